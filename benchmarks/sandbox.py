@@ -189,7 +189,7 @@ def remains() -> dict[str, int]:
     time.sleep(0.5)
     return {
         "processes": sum(in_namespace(path) for path in Path("/proc").glob("[0-9]*/status")),
-        "mounts": Path("/proc/self/mountinfo").read_text().count("turngate"),
+        "mounts": Path("/proc/self/mountinfo").read_text(encoding="utf-8").count("turngate"),
         "folders": len(list(Path(tempfile.gettempdir()).glob("turngate-sandbox-*"))),
         "control_groups": sum("turngate-" in folder for folder, _, _ in os.walk("/sys/fs/cgroup")),
         "open_files": len(os.listdir("/proc/self/fd")),
@@ -199,7 +199,10 @@ def remains() -> dict[str, int]:
 def in_namespace(status: Path) -> bool:
     """Whether a process lives in a process namespace of its own, as those of a sandbox do."""
     try:
-        return any(line.startswith("NSpid:") and len(line.split()) > 2 for line in status.read_text().splitlines())
+        return any(
+            line.startswith("NSpid:") and len(line.split()) > 2
+            for line in status.read_text(encoding="utf-8").splitlines()
+        )
     except OSError:
         return False
 

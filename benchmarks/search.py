@@ -72,7 +72,7 @@ def texts(n: int, words: int, seed: int) -> Iterator[str]:
 def write(file: Path, n: int) -> None:
     """A JSON lines file of ``n`` passages."""
     rows = ({"id": f"p{number}", "text": text} for number, text in enumerate(texts(n, words=60, seed=0)))
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def by_hand(folder: Path) -> Callable[[str], list[str]]:

@@ -61,7 +61,7 @@ def texts(n: int) -> Iterator[str]:
 
 def write(path: Path, n: int, *, changed: bool = False) -> None:
     """A corpus of ``n`` documents of one passage each; with ``changed``, every hundredth one lacks its first word."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for number, text in enumerate(texts(n)):
             said = text.partition(" ")[2] if changed and number % ONE_IN == 0 else text
             file.write(json.dumps({"id": f"d{number}", "title": f"Document {number}", "text": said}) + "\n")

@@ -174,12 +174,12 @@ def honest_table(rows: Sequence[Row]) -> str:
 def into(path: Path, name: str, table: str) -> None:
     """Write a table between the markers of a document. Raises ValueError if they are not there."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     before, middle, rest = text.partition(begin)
     _, closing, after = rest.partition(end)
     if not (middle and closing):
         raise ValueError(f"'{path}' lacks the lines '{begin}' and '{end}'; write them where the table belongs")
-    path.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}")
+    path.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}", encoding="utf-8")
 
 
 def read(path: Path) -> list[Row]:

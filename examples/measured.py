@@ -4,18 +4,54 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 
-from examples.farming.report import interval
+from examples.intervals import TIE, interval
+from turngate.report.episodes import PlayedEvaluation, sampling_of
 from turngate.store import machine
 
 
-def said(values: Sequence[float], *, signed: bool = False) -> str:
-    """The mean over seeds with Student's 95 % interval; of a single seed its value alone."""
-    found, sign = interval(values), "+" if signed else ""
+def said(
+    values: Sequence[float], *, signed: bool = False, low: float = -inf, high: float = inf, trials: int = 0
+) -> str:
+    """The mean over seeds with its 95 % interval (see ``intervals.interval``); of a single seed its value alone.
+
+    Where all seeds are equal, and no ``trials`` say how much that is worth, it says so in place of an interval.
+    """
+    found, sign = interval(values, low=low, high=high, trials=trials), "+" if signed else ""
     mean = f"{found.mean:{sign}.2f}"
-    return f"{mean} [{found.low:{sign}.2f}, {found.high:{sign}.2f}]" if len(values) > 1 else mean
+    if len(values) == 1:
+        return mean
+    if found.high - found.low < TIE:
+        return f"{mean} (every seed)"
+    return f"{mean} [{found.low:{sign}.2f}, {found.high:{sign}.2f}]"
+
+
+def said_rate(rates: Sequence[float], trials: int = 0) -> str:
+    """The same of success rates; ``trials``: the number of episodes behind all of them."""
+    return said(rates, low=0, high=1, trials=trials)
+
+
+def said_difference(differences: Sequence[float]) -> str:
+    """The same of differences of rates, seed by seed."""
+    return said(differences, signed=True, low=-1, high=1)
+
+
+def trials(played: Iterable[PlayedEvaluation], split: str, sampling: str, phase: str) -> int:
+    """Number of usable episodes in all evaluations of one kind."""
+    wanted = (split, sampling, phase)
+    return sum(
+        len(one.evaluation.success_B)
+        for one in played
+        if (one.evaluation.split, sampling_of(one.evaluation), one.phase) == wanted
+    )
+
+
+def episodes_file(file: Path) -> Path:
+    """Where a study whose results begin with ``file`` writes every evaluated episode."""
+    return file.with_name(f"{file.stem}_episodes.csv")
 
 
 def about(study: str, arguments: Sequence[str], times_s: Sequence[float], wall_s: float, at: str, load: float) -> str:

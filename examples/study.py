@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from examples.farming.report import MOST_SEEDS
+from examples.intervals import MOST_SEEDS
 from examples.jobs import each
 
 Wanted = TypeVar("Wanted")

@@ -16,7 +16,7 @@ import pytest
 
 from tests.helpers import vllm_venv
 
-pytest_plugins = ["tests.helpers.docker_daemon", "tests.helpers.pictures"]
+pytest_plugins = ["tests.helpers.docker_daemon", "tests.helpers.forked_commands", "tests.helpers.pictures"]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
 IN_CI = bool(os.environ.get("CI"))
@@ -37,6 +37,9 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "a Docker daemon": lambda: (
         "DOCKER_HOST" in os.environ or os.path.exists("/var/run/docker.sock") or shutil.which("dockerd") is not None
     ),
+    "chromium": lambda: any(
+        map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))
+    ),
     "an interpreter with vllm": lambda: vllm_venv.IS_HERE,
     **{
         package: _importable(package)
@@ -45,6 +48,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "transformers",
             "tokenizers",
             "safetensors",
+            "gguf",
             "peft",
             "httpx2",
             "matplotlib",
@@ -63,6 +67,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "mcp",
             "bfcl_eval",
             "mpmath",
+            "playwright",
         )
     },
 }
@@ -89,6 +94,7 @@ SLOW = """
     commands/test_export.py
     commands/test_loss_and_probe.py
     commands/test_mistakes.py
+    commands/test_replay.py
     commands/test_stopping.py
     contract
     envs/code
@@ -110,6 +116,7 @@ SLOW = """
     envs/tooluse/test_training.py
     examine/test_examiners_that_fail.py
     examples
+    fuzz
     judging/test_judge_check.py
     judging/test_real_judge.py
     learning
@@ -125,6 +132,9 @@ SLOW = """
     run/test_killed.py
     run/test_lora.py
     run/test_not_finite.py
+    run/test_offline_objectives.py
+    run/test_replayed_update.py
+    run/test_replaying.py
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py
@@ -138,10 +148,10 @@ SLOW = """
     run/test_second_policy.py
     run/test_written_guides.py
     sandbox
-    source/test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
     store/test_whole_steps.py::test_a_killed_writer_leaves_only_whole_steps
     test_conftest.py
     test_documents.py
+    test_other_processors.py
     test_plugins.py
     test_readme.py
     test_rescoring.py

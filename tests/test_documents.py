@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,9 @@ GUIDES = (
     "CONTRIBUTING.md",
     "docs/asynchrony.md",
     "docs/concepts.md",
+    "docs/contents.md",
     "docs/learner.md",
+    "docs/offline.md",
     "docs/side_by_side.md",
     "README.md",
 )
@@ -36,7 +39,8 @@ def entry_points() -> dict[str, dict[str, str]]:
 
 
 def configs(document: str) -> list[str]:
-    return [block for block in blocks(document, "toml") if not block.startswith("# pyproject.toml")]
+    others = ("# pyproject.toml", "[[rewards]]")  # the second: a rubric in a file of its own
+    return [block for block in blocks(document, "toml") if not block.startswith(others)]
 
 
 @pytest.fixture(scope="module")
@@ -217,12 +221,37 @@ def test_the_picture_of_the_layers_is_the_contract() -> None:
 
 
 def test_the_readme_counts_what_there_is() -> None:
-    text = " ".join((ROOT / "README.md").read_text().split())
-    assert f"{len(CREDITS)} rules per turn and {len(TOKEN_CREDITS)} per token" in text
+    text, contents = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "docs/contents.md"))
+    assert f"{len(CREDITS)} rules per turn and {len(TOKEN_CREDITS)} per token" in contents
+    assert f"{len(CREDITS) + len(TOKEN_CREDITS)} credit rules" in text
+
+
+def test_the_estimators_of_the_offline_page_print_what_it_says(acme: Path) -> None:
+    program, *_ = blocks("docs/offline.md", "python")  # the others: tests/commands/test_data_document.py
+    assert run(acme, program) == "0.5 0.4\n1.923\n0.45\n"
+    assert "It prints `0.5 0.4`, `1.923` and `0.45`." in (ROOT / "docs/offline.md").read_text()
+
+
+def test_the_commands_of_the_offline_page_have_these_options(acme: Path) -> None:
+    text = "".join(blocks("docs/offline.md", "sh"))
+    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
+    script = f"""
+        import typer
+        from turngate.cli import app
+        for _, name, *words in {lines!r}:
+            command = typer.main.get_command(app).commands[name]
+            if hasattr(command, "commands"):
+                name, *words = words
+                command = command.commands[name]
+            command.make_context(name, list(words))
+        print("read")
+    """
+    assert len(lines) == 19
+    assert run(acme, script) == "read\n"
 
 
 def test_the_documents_name_files_that_exist() -> None:
-    for document in ("CONTRIBUTING.md", "docs/concepts.md", "docs/side_by_side.md"):
+    for document in ("CONTRIBUTING.md", "docs/concepts.md", "docs/offline.md", "docs/side_by_side.md"):
         text = (ROOT / document).read_text()
         for name in re.findall(r"`((?:turngate|tests|docs|examples|benchmarks)/[\w/.]+)`", text):
             assert (ROOT / name).exists() or "NAME" in name, f"{document} names {name}"

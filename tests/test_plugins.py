@@ -6,14 +6,16 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
 
-from tests.helpers.sessions import in_own_session
+from tests.helpers.forked_commands import Forks
+from tests.helpers.sessions import to_its_end
 from turngate.evaluations import read_evaluations
 from turngate.store import Store
 
@@ -54,23 +56,11 @@ CONFIG: dict[str, Any] = {
     "train": {"steps": 2, "tasks_per_step": 3, "group_size": 4, "filters": [{"type": "acme_encores", "most": 2}]},
     "eval": {"tasks": 2},
 }
-EXPLAIN = """
-import sys
-from turngate.cli import main
-
-for key in sys.argv[1:]:
-    print(f"# {key}", flush=True)
-    sys.argv = ["turngate", "explain", key]
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, key
-"""
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def turngate(tmp_path_factory: pytest.TempPathFactory) -> Command:
+def turngate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     """The command line as it is where two packages are installed: a good one and one that cannot be imported."""
     root = tmp_path_factory.mktemp("plugins")
     shutil.copytree(WHEELS, root / "sources")  # built outside of the repository, so that nothing is left in it
@@ -87,13 +77,16 @@ def turngate(tmp_path_factory: pytest.TempPathFactory) -> Command:
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {**os.environ, "PYTHONPATH": path, "ACME_NOTES": str(work / "notes.txt"), "COLUMNS": "200"}
 
-    def run(*arguments: object, code: int = 0, program: tuple[str, str] = ("-m", "turngate")) -> Any:
-        done = in_own_session([sys.executable, *program, *map(str, arguments)], cwd=work, env=variables)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
+    with closing(Forks(tmp_path_factory.mktemp("printed"), variables)) as forks:
 
-    run.work = work  # type: ignore[attr-defined]
-    return run
+        def run(*arguments: object, code: int = 0) -> Any:
+            command = forks.start(*arguments, cwd=work, env=variables, start_new_session=True)
+            done = to_its_end(command, timeout_s=240.0)
+            assert done.returncode == code, done.stdout + done.stderr
+            return done
+
+        run.work = work  # type: ignore[attr-defined]
+        yield run
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +172,6 @@ def test_recorded_episodes_are_scored_by_a_rubric_of_the_package(trained: Path, 
 
 
 def test_explain_lists_what_other_packages_bring(turngate: Command) -> None:
-    """All keys in one process, which costs as much as one of them."""
     names = {
         "examine": "acme_listener",
         "train.filters": "acme_encores",
@@ -189,8 +181,7 @@ def test_explain_lists_what_other_packages_bring(turngate: Command) -> None:
         "env.rubric.rewards": "acme_loudness",
         "env.rubric.gates": "acme_curfew",
     }
-    printed = turngate("credit", "credit.acme_flat", *names, program=("-c", EXPLAIN)).stdout
-    said = dict(part.split("\n", 1) for part in printed.removeprefix("# ").split("\n# "))
+    said = {key: turngate("explain", key).stdout for key in ("credit", "credit.acme_flat", *names)}
     lines = said["credit"].splitlines()
     (own,) = [line for line in lines if line.split()[:1] == ["acme_flat"]]
     assert own.endswith("The same for every turn. (from acme)")
@@ -242,7 +233,7 @@ def test_an_environment_that_ends_its_process_costs_that_episode_in_a_run_of_two
 
 def test_a_package_that_cannot_be_imported_is_named_and_spares_the_rest(trained: Path, turngate: Command) -> None:
     """The run above took place beside it; whoever asks for what it brings is told why that is not to be had."""
-    problem = "cannot be loaded: RuntimeError('no licence found')"
+    problem = "cannot be loaded: RuntimeError: no licence found"
     assert f"(entry point 'broken_rule' (acme_broken:rule) {problem})" in turngate("explain", "credit").stdout
     asked = turngate("train", "bells.toml", "--name=other", "--credit=broken_rule", code=2).stderr
     assert f"error: credit: entry point 'broken_rule' (acme_broken:rule) {problem}" in asked
@@ -250,7 +241,7 @@ def test_a_package_that_cannot_be_imported_is_named_and_spares_the_rest(trained:
     assert f"error: entry point 'broken_rubric' (acme_broken:RUBRIC) {problem}" in asked
     asked = turngate("train", "bells.toml", "--name=other", "--env.id=acme/Bell-v0", code=2).stderr
     assert "env.id: unknown environment 'acme/Bell-v0'; did you mean 'acme/Bells-v0'" in asked
-    assert "plugin 'broken_env' failed to load: RuntimeError('no licence found')" in asked
+    assert "plugin 'broken_env' failed to load: RuntimeError: no licence found" in asked
     (trained.parent.parent / "rubric2.toml").write_text(RUBRIC.replace("acme_loudness", "broken_reward"))
     asked = turngate("train", "bells.toml", "--name=other", "--env.rubric=rubric2.toml", code=2).stderr
     assert f"rubric2.toml: rewards[1]: entry point 'broken_reward' (acme_broken:Reward) {problem}" in asked

@@ -58,7 +58,7 @@ def test_tools_of_the_readme_are_listed_and_trained_with(tmp_path: Path) -> None
     lines = [line.replace("take-0", f"take-{n}").replace("2", str(n)) for n in range(1, 9)]
     assert json.loads(lines[1]) == first | {"id": "take-2"}
     (tmp_path / "stock.py").write_text(*blocks("py"))
-    (tmp_path / "stock.toml").write_text(blocks("toml")[2])
+    (tmp_path / "stock.toml").write_text(blocks("toml")[1])
     (tmp_path / "tasks.jsonl").write_text("".join(lines))
     assert "WRITE take ITEM COUNT" in run(["tools", "stock"], tmp_path)
     short = [

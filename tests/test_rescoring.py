@@ -545,7 +545,7 @@ def test_the_command_prints_the_table_and_where_the_scores_are(
         ({"rewards": [REWARD | {"tpye": 1}]}, "unknown key 'rewards[0].tpye'; did you mean 'type'?"),
         (
             {"rewards": [REWARD]},
-            "no trajectory has evidence 'won', which 'won' reads; recorded: answer, correct, empty",
+            "no trajectory has evidence 'won', which 'won' reads; recorded: action_key, answer, correct",
         ),
         ("{", "line 1: is not JSON"),
         (with_gate(type="needs_outcom", at_least=0.5), "did you mean 'needs_outcome'?"),

@@ -74,7 +74,8 @@ NAMES = "config.toml machine.json metrics.jsonl evaluations.jsonl alarms.jsonl t
 NAMES += (
     " warm_start.json overlap.json result.json warm_start model checkpoints tensorboard wandb controls rescored report"
 )
-NAMES += " adapter validation.json broken_batch.npz memory.json baselines .in_use console.log traceback.txt"
+NAMES += " adapter validation.json broken_batch.npz memory.json baselines .in_use console.log traceback.txt best_pass"
+NAMES += " imported.json stages"
 
 
 def test_every_name_is_one_that_a_run_uses(tmp_path: Path) -> None:

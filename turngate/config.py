@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -20,12 +21,13 @@ from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.envs.registry import load_plugins
 from turngate.errors import ConfigError, DataError, UserError
 from turngate.examine.base import Examiner
-from turngate.jsonl import read_json
-from turngate.parts import Part, import_module
+from turngate.jsonl import read_json, toml_of
+from turngate.parts import TRUST, Part, UntrustedCode, import_module, importing_nothing
 from turngate.problems import one_line
 from turngate.runs import RunFolder
 from turngate.sections import Baselines, EnvSection, EvalSection, Section, TinyModel, TrainSection, WarmStart
 from turngate.sinks import ConsoleLines, SinkPart
+from turngate.stage_settings import StageRun, StageSection, check_stages, unfolded, with_settings
 from turngate.trainer.aside import AsidePart, check_asides
 from turngate.trainer.branching import BranchingPart
 from turngate.trainer.branching.fitting import check_branching, fills_values
@@ -34,9 +36,12 @@ from turngate.trainer.credit.control import check_controls
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.curriculum import CurriculumPart, InOrderPart
+from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
 from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
+from turngate.trainer.offline import EpisodesPart, PlayedPart
+from turngate.trainer.offline.source_checks import check_episodes, check_sync
 from turngate.trainer.older_weights import check_ahead, with_correction
 from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
@@ -61,7 +66,7 @@ class Config(Section):
     letter, a digit or "_"."""
     folder: Path = Path("runs")
     """Folder in which runs are kept."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     """Seed from which every random number of the run is derived: the same seed and settings repeat a run, another seed
     shows how much of a result is luck."""
     model: str | TinyModel = TinyModel()
@@ -91,6 +96,9 @@ class Config(Section):
     aside: tuple[AsidePart, ...] = ()
     """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
     {type = "relift"}."""
+    episodes: EpisodesPart = PlayedPart()
+    """Where the episodes of a step come from: played by the policy (played), recorded by earlier runs (stored), or some
+    of both (mixed); docs/offline.md."""
     examine: tuple[Examiner, ...] = ()
     """Examiners, which look at episodes after they were played and before they are scored, and record facts that the
     rubric reads: judges, votes, probes …"""
@@ -106,10 +114,15 @@ class Config(Section):
     """Negative controls: the run is repeated from the same warm start, with the credit of each episode given to another
     one (shuffled_credit), with the rewards of each episode paid to another one before credit is computed
     (shuffled_reward), or with rewards from the toss of a coin (random_reward). A run that is not clearly better than
-    its controls learned nothing from its rewards. They are made after the run, beside it with train --jobs 2. Guides
-    and asides, which choose or learn by true results, are refused; a curriculum still chooses tasks by true results."""
-    control_steps: int | None = Field(None, ge=1)
-    """Training steps of each control; leave out for as many as train.steps."""
+    its controls learned nothing from its rewards. They take as many steps as the run and are made after it, or beside
+    it with train --jobs 2. Guides and asides, which choose or learn by true results, are refused; a
+    curriculum still chooses tasks by true results."""
+    stages: tuple[StageSection, ...] = ()
+    """Stages, each a run of its own that begins with the model of the one before: [[stages]] tables with what a stage
+    sets otherwise than the rest of the file. The same command goes on in the stage where it was; docs/offline.md."""
+    rounds: int = Field(1, ge=1)
+    """How often the stages are gone through, for instance to collect and imitate again and again. It can be raised when
+    a run goes on."""
 
     @field_validator("name")
     @classmethod
@@ -127,15 +140,15 @@ class Config(Section):
         """A rule with a critic or an implicit reward model gets its section by default, so that the tree shows it.
 
         With a critic the default is no filter: one that saw only groups whose siblings differ would never see tasks
-        that are always solved or never.
+        that are always solved or never. Nor is there one where the rule imitates and does not compare siblings.
         """
         if not isinstance(data, Mapping):
             return data
-        name, has_critic = _rule_of(data)
+        name, has_critic, imitates = _rule_of(data)
         train, added = data.get("train", {}), dict[str, Any]()
         if has_critic and data.get("value") is None:
             added["value"] = {}
-        if has_critic and isinstance(train, Mapping) and "filters" not in train:
+        if (has_critic or imitates or _is_off(data)) and isinstance(train, Mapping) and "filters" not in train:
             added["train"] = {**train, "filters": ()}
         if name in REWARD_MODELS and data.get("reward_model") is None:
             added["reward_model"] = {}
@@ -148,6 +161,13 @@ class Config(Section):
         train = data.get("train") if isinstance(data, Mapping) else None
         ahead = train.get("ahead") if isinstance(train, Mapping) else getattr(train, "ahead", 0)
         return {**data, "loss": with_correction(data.get("loss", {}))} if ahead else data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_stages(cls, data: Any) -> Any:
+        """Each stage gets its settings. This validator is the last one here, so it runs first: on what was written,
+        without what the other two add for the rule and the loss of the file, which a stage may not have."""
+        return with_settings(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
     def _read_by_the_rule(self) -> Self:
@@ -164,13 +184,33 @@ class Config(Section):
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
+        if self.reward_model is not None and not (self.reward_model.fitted or REWARD_MODELS[name][0]):
+            raise ValueError(
+                f"credit '{name}' needs a scorer that was fitted before, and reward_model.model is "
+                f"'{self.reward_model.model}'; name a model's folder, or in a stage an earlier one, as stage:NAME"
+            )
         self.signals.check_effect(reads, self.credit)
         per_token = any(column.endswith("_S") for column in reads)
-        self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
+        strips, replays = self.guide.strips or not self.episodes.plays, self.episodes.reads
+        self.loss.check_effect(strips=strips, experts=self.guide.experts, per_token=per_token, replays=replays)
         if self.branching is not None:
             size, critic, guide = self.train.group_size, self.value is not None, self.guide
-            check_branching(self.branching, size, name, reads, critic=critic, guide=guide.type, retries=guide.branches)
+            check_branching(
+                self.branching,
+                size,
+                name,
+                reads,
+                critic=critic,
+                guide=guide.type,
+                retries=guide.branches,
+                learns_from_one_tree=lambda: self.credit.learns_from_one_tree(self._offered, siblings=size),
+            )
         return self
+
+    @property
+    def eval_temperature(self) -> float:
+        """The temperature of sampled evaluation and of validation."""
+        return self.policy.temperature if self.eval.temperature is None else self.eval.temperature
 
     @property
     def columns(self) -> frozenset[str]:
@@ -179,13 +219,18 @@ class Config(Section):
 
     def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
         """``columns`` for a rubric with these components; None: any components."""
-        offered, trees = self.signals.offered, self.branching
+        branching = self.guide.branches or (self.branching is not None and self.branching.shares)
+        return self.credit.reads(
+            self._offered, siblings=self.train.group_size, components=components, branching=branching
+        )
+
+    @property
+    def _offered(self) -> frozenset[str]:
+        """The columns that this run can fill beside those that ``tabulate`` always fills."""
+        offered = self.signals.offered
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        if trees is not None:
-            offered |= trees.fills
-        branching = self.guide.branches or (trees is not None and trees.shares)
-        return self.credit.reads(offered, siblings=self.train.group_size, components=components, branching=branching)
+        return offered if self.branching is None else offered | self.branching.fills
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
@@ -229,23 +274,73 @@ class Config(Section):
         if self.train.ahead:
             by_oracle = "gain_N" in self.columns and self.signals.answer is None
             check_ahead(self.train.steps, learner=self.learner.type, examine=self.examine, by_oracle=by_oracle)
+        check_episodes(
+            self.episodes,
+            self.train,
+            guide=self.guide.type,
+            branching=None if self.branching is None else self.branching.type,
+            curriculum=self.curriculum.type,
+            learner=self.learner.type,
+            together=any(env.together > 1 for env in self.env),
+            weighted=any(env.weight != 1 for env in self.env),
+        )
+        check_sync(self.train, plays=self.episodes.plays, adapters=lora is not None, policy=self.policy.type)
+        self._check_without_objective()
         check_asides(self.aside, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
         check_controls(self.controls, guide=self.guide.type, asides=[part.type for part in self.aside])
-        if self.control_steps is not None and not self.controls:
-            raise ValueError("control_steps has no effect without controls; leave it out")
         validation = self.train.validation
         if validation is not None and self.learner.type == "frozen":
             raise ValueError(
                 "train.validation has no effect: the frozen learner's weights stay as they are; leave it out"
             )
-        if validation is not None and self.control_steps is not None and self.control_steps <= validation.every:
-            raise ValueError(
-                f"control_steps = {self.control_steps} is not more than train.validation.every = {validation.every}, "
-                "so a control could not choose a step as the run does; raise control_steps, or lower every"
-            )
         return self
+
+    def _check_without_objective(self) -> None:
+        if not self.loss.is_off:
+            return
+        if not self.aside:
+            raise ValueError(
+                "loss.objective = 'none' learns nothing without an aside; add one, for instance {type = \"pairs\", "
+                'winners = "all"}'
+            )
+        train, plain = self.train, type(self).model_fields["credit"].get_default(call_default_factory=True)
+        useless = {
+            "credit": self.credit != plain,
+            "train.filters": train.filters,
+            "train.minibatches": train.minibatches > 1,
+        }
+        if name := next((name for name, is_set in useless.items() if is_set), None):
+            raise ValueError(
+                f"{name} has no effect with loss.objective = 'none': no episode reaches credit; leave it out"
+            )
+
+    @model_validator(mode="after")
+    def _of_stages(self) -> Self:
+        check_stages(self.stages, self.rounds)
+        if self.stages and (self.baselines or self.controls):
+            raise ValueError("baselines and controls do not go with stages; leave them out")
+        for stage in list(self.unfolded())[
+            : 2 * len(self.stages)
+        ]:  # later rounds differ from the second in names alone
+            try:
+                parse(stage.tree)
+            except ConfigError as error:
+                raise ConfigError(f"stages[{stage.place}] ('{stage.name}'): {error}") from error
+        return self
+
+    def unfolded(self) -> Iterator[StageRun]:
+        """The stages of all rounds, with the settings of each; none for a run without stages."""
+        shared = self.model_dump(mode="json", include={"model", "warm_start", "sink"}, exclude_none=True)
+        yield from unfolded(
+            RunFolder(self.folder / self.name), self.stages, rounds=self.rounds, seed=self.seed, shared=shared
+        )
+
+    @property
+    def filters(self) -> Mapping[str, Filter]:
+        """The filters of a training step by their names; without a policy loss, one that keeps nothing."""
+        return {"learned": lambda group: False} if self.loss.is_off else self.train.filters_by_name
 
     @model_validator(mode="after")
     def _more_demonstrations(self) -> Self:
@@ -269,10 +364,12 @@ class Config(Section):
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file, apply ``--section.key=value`` and validate. Raises ConfigError, DataError."""
     try:
-        data = tomllib.loads(path.read_text())
+        data = toml_of(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a byte-order mark
     except FileNotFoundError:
         raise ConfigError(f"no config file '{path}'") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(path, f"is not UTF-8 text (byte {error.start})") from error
+    except tomllib.TOMLDecodeError as error:
         raise DataError(path, str(error)) from error
     return parse_with(data, overrides)
 
@@ -297,6 +394,27 @@ def modules_of(value: object) -> set[str]:
     return modules_of([getattr(value, name) for name in type(value).model_fields]) | (set() if own else {module})
 
 
+class _Trust:
+    """Whether code that recorded runs name is imported where they are read."""
+
+    given = True
+
+
+@contextmanager
+def reading_runs(*, trust: bool) -> Iterator[None]:
+    """Meanwhile nothing that a recorded run names is imported, unless ``trust``: looking at a run executes nothing."""
+    before, _Trust.given = _Trust.given, trust
+    try:
+        yield
+    finally:
+        _Trust.given = before
+
+
+def only_trusted() -> AbstractContextManager[None]:
+    """Where code is run that a recorded run names: refuses it inside of ``reading_runs`` without trust."""
+    return nullcontext() if _Trust.given else importing_nothing()
+
+
 def import_modules(run: RunFolder) -> list[str]:
     """Import the modules that define the parts of a run on disk; returns a line for each that cannot be imported.
 
@@ -309,21 +427,36 @@ def import_modules(run: RunFolder) -> list[str]:
     problems = []
     for name in names if isinstance(names, list) else []:
         try:
-            import_module(str(name))
+            with only_trusted():
+                import_module(str(name))
         except UserError as error:
             problems.append(str(error))
     return problems
 
 
 def load_run(run: RunFolder) -> Config:
-    """The settings of a run on disk, after importing the modules of its parts. Raises ConfigError, DataError."""
-    problems = import_modules(run)
-    try:
-        return load(run.config)
-    except UserError as error:
-        if problems:
-            raise ConfigError(f"{error}; of the modules that the run was made with, {'; '.join(problems)}") from error
-        raise
+    """The settings of a run on disk, after importing the modules of its parts, unless ``reading_runs`` forbids it.
+
+    Raises ConfigError, DataError.
+    """
+    if run.is_imported:
+        raise ConfigError(
+            f"'{run.path}' was imported from a log, so it has no settings of a run; show, rescore, credit, compare, "
+            "ope and data export read it"
+        )
+    with only_trusted():
+        problems = import_modules(run)
+        try:
+            return load(run.config)
+        except UserError as error:
+            if isinstance(error, UntrustedCode):
+                raise
+            if untrusted := next((line for line in problems if line.endswith(TRUST)), ""):
+                raise UntrustedCode(untrusted) from error
+            if problems:
+                told = f"{error}; of the modules that the run was made with, {'; '.join(problems)}"
+                raise ConfigError(told) from error
+            raise
 
 
 def parse(data: Mapping[str, object]) -> Config:
@@ -352,7 +485,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
     if isinstance(place, list):
         place = _only(place, override)
     try:
-        place[leaf] = tomllib.loads(f"value = {text}")["value"]
+        place[leaf] = toml_of(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         place[leaf] = text  # a bare word is text
 
@@ -375,19 +508,29 @@ def _only(tables: list[Any], override: str) -> Any:
     return tables[0]
 
 
-def _rule_of(data: Mapping[str, object]) -> tuple[str, bool]:
-    """Name of the credit rule in a tree that is not validated yet, and whether it reads a critic's values."""
+def _rule_of(data: Mapping[str, object]) -> tuple[str, bool, bool]:
+    """Name of the credit rule in a tree that is not validated yet; whether it reads a critic's values; and whether it
+    does without siblings (``CreditRule.alone``)."""
     try:
         rule = CreditRule.load(data["credit"])
     except (KeyError, ValueError):  # validation reports it, with its key
-        return "", False
+        return "", False, False
     signals = data.get("signals")
     evidence = signals.get("evidence", {}) if isinstance(signals, Mapping) else {}
     try:
         reads = rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence))
-        return rule.type, bool(VALUES & reads) and not fills_values(data)
+        return rule.type, bool(VALUES & reads) and not fills_values(data), rule.alone
     except ConfigError:
-        return rule.type, False
+        return rule.type, False, rule.alone
+
+
+def _is_off(data: Mapping[str, object]) -> bool:
+    loss = data.get("loss")
+    objective = loss.get("objective") if isinstance(loss, Mapping) else getattr(loss, "objective", None)
+    return "none" in (
+        objective,
+        objective.get("type") if isinstance(objective, Mapping) else getattr(objective, "type", ""),
+    )
 
 
 def _without_none(value: Any) -> Any:
@@ -399,7 +542,7 @@ def _without_none(value: Any) -> Any:
 def parse_table(name: str, text: str) -> dict[str, JSON]:
     """A TOML inline table given on the command line. Raises ConfigError."""
     try:
-        table = tomllib.loads(f"value = {text}")["value"]
+        table = toml_of(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} '{text}' is not a TOML inline table such as {{rows = 12}}: {error}") from None
     if not isinstance(table, dict):

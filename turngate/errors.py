@@ -7,7 +7,9 @@
     │   ├── DuplicateName    a name that is already taken
     │   ├── DataError        a malformed row or file: names file, line and field
     │   ├── MissingExtra     an optional dependency is not installed: names the pip command
-    │   └── TaskRefused      a task that cannot be used: its tests tell nothing, its reference fails
+    │   ├── TaskRefused      a task that cannot be used: its tests tell nothing, its reference fails
+    │   ├── EstimateRefused  a value that recorded episodes cannot tell, with the reason
+    │   └── ReplayRefused    what was recorded cannot be done again, with the reason
     ├── EpisodeError         one episode cannot be used; the run goes on, the episode is counted apart
     │   ├── EnvError         the environment broke, and nothing that the agent did can be the cause
     │   ├── VerifierError    the outcome could not be measured
@@ -17,9 +19,10 @@
     └── RunError             the run itself cannot be trusted any more and stops
         ├── MismatchError    sampler and learner disagree about the same tokens
         ├── NotFiniteError   several updates in a row had a loss or a gradient that is not finite
-        ├── OutOfMemory      the learner needs more memory than there is: names the settings that need less
+        ├── OutOfMemory      learner or sampler need more memory than there is: names settings that need less
         ├── StoreError       something recorded is missing or damaged
         │   └── WriteError   a file cannot be written: the disk is full, read-only or gone
+        ├── PartError        a part returned something that cannot be used
         └── ShapeError       arrays that do not fit together: a bug in the caller's code
 
 A bad answer of the agent is none of these: it is an observation, and evidence.
@@ -28,6 +31,8 @@ A bad answer of the agent is none of these: it is an observation, and evidence.
 import difflib
 from collections.abc import Iterable
 from typing import Any
+
+NAME_CHARS = 200  # most characters of an unknown name in a message
 
 
 class TurngateError(Exception):
@@ -62,7 +67,8 @@ class UnknownName(UserError):
             advice = "did you mean " + " or ".join(f"'{option}'" for option in close) + "?"
         else:
             advice = "known: " + (", ".join(options) or "none") + (";" if hint else "")
-        super().__init__(f"unknown {kind} '{name}'; {advice}" + (f" {hint}" if hint else ""))
+        shown = name if len(name) <= NAME_CHARS else f"{name[:NAME_CHARS]}…"
+        super().__init__(f"unknown {kind} '{shown}'; {advice}" + (f" {hint}" if hint else ""))
         self.kind, self.name, self.close = kind, name, tuple(close)
 
 
@@ -91,6 +97,14 @@ class TaskRefused(UserError):
     """A task that cannot be used, with the reason."""
 
 
+class EstimateRefused(UserError):
+    """What a policy would earn cannot be told from the recorded episodes; the message has the reason."""
+
+
+class ReplayRefused(UserError):
+    """What was recorded cannot be done again as it was; the message says what is in the way."""
+
+
 class EpisodeError(TurngateError):
     """One episode cannot be used. It is dropped and counted; it is never scored zero."""
 
@@ -108,7 +122,8 @@ class PolicyError(EpisodeError):
 
 
 class OutOfRoom(PolicyError):
-    """The episode is too long for the engine's context. It ends as ``Ending.TOKEN_BUDGET`` and is scored as it is."""
+    """The episode is too long for the engine's context. It ends as ``Ending.TOKEN_BUDGET`` and is scored as it is, but
+    one in which the policy had no turn yet is unusable."""
 
 
 class AgentFault(EpisodeError):
@@ -132,7 +147,7 @@ class NotFiniteError(RunError):
 
 
 class OutOfMemory(RunError):
-    """The learner needs more memory than there is; the message names the settings that need less."""
+    """Learner or sampler need more memory than there is; the message names what needs less."""
 
 
 class StoreError(RunError):
@@ -145,6 +160,11 @@ class WriteError(StoreError):
     def __init__(self, path: object, problem: str) -> None:
         super().__init__(f"'{path}' cannot be written: {problem}")
         self.path = str(path)
+
+
+class PartError(RunError, ValueError):
+    """A part, often a user's own, returned something that cannot be used; the message names the part and what it must
+    return."""
 
 
 class ShapeError(RunError, ValueError):

@@ -1,19 +1,22 @@
-"""Read text, JSON and JSON lines from files that users write. Errors name the file and the line."""
+"""Read text, JSON, JSON lines and TOML that users write. Errors of files name the file and the line."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from turngate.errors import DataError
 from turngate.types import JSON
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises DataError if it cannot be read or is not UTF-8."""
+    """The text of a file, without a byte-order mark at its beginning. Raises DataError if it cannot be read or is not
+    UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -30,6 +33,18 @@ def read_rows(path: Path) -> Iterator[tuple[int, JSON]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):  # splitlines would also cut at U+2028 in a text
         if line.strip():
             yield number, _parsed(path, line, number)
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """The table that a TOML text is. Raises TOMLDecodeError, for numbers that are too long and deep nesting too."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:
+        raise tomllib.TOMLDecodeError("a number has too many digits") from error
+    except RecursionError as error:
+        raise tomllib.TOMLDecodeError("values are nested too deeply") from error
 
 
 def cut_torn_line(path: Path) -> int:

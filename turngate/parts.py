@@ -34,6 +34,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -43,6 +44,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from turngate.errors import ConfigError, DuplicateName, MissingExtra, UnknownName, UserError
+from turngate.foreign import guarded
 
 
 def _dumped(part: Part, info: core_schema.SerializationInfo) -> dict[str, Any]:
@@ -223,6 +225,38 @@ def families() -> Iterator[type[Part]]:
         waiting += family.__subclasses__()
 
 
+TRUST = "add --trust"
+"""How a message ends that is about code which was not imported."""
+
+
+class UntrustedCode(ConfigError):
+    """A recorded run names code that is not imported unless the user says so."""
+
+
+class _Imports:
+    """Whether what a recorded run names may be imported. One for the process: environments are made in threads."""
+
+    refused = False
+
+
+@contextmanager
+def importing_nothing() -> Iterator[None]:
+    """Refuse meanwhile to import any module but turngate's own and those that are imported already."""
+    before, _Imports.refused = _Imports.refused, True
+    try:
+        yield
+    finally:
+        _Imports.refused = before
+
+
+def refuse_untrusted(name: str) -> None:
+    """Raise UntrustedCode for a module that may not be imported now."""
+    if _Imports.refused and name not in sys.modules and name.partition(".")[0] != "turngate":
+        raise UntrustedCode(
+            f"the run names code of '{name}', and importing it runs it; if you trust who made the run, {TRUST}"
+        )
+
+
 def import_object(path: str) -> Any:
     """The object that ``package.module:Name`` names, also in a module of the current folder.
 
@@ -241,17 +275,15 @@ def import_object(path: str) -> Any:
 def import_module(name: str, *, wanted: str = "") -> ModuleType:
     """Import the module ``name``, also one of the current folder.
 
-    Raises ConfigError, which names ``wanted`` if that is given, and MissingExtra.
+    Raises ConfigError, which names ``wanted`` if that is given, MissingExtra, and UntrustedCode inside of
+    ``importing_nothing``.
     """
+    refuse_untrusted(name)
     here = os.getcwd()
     if here not in sys.path:  # it is not there when turngate was started as an installed command
         sys.path.append(here)
-    try:
+    with guarded(lambda why: ConfigError(f"'{wanted or name}' cannot be imported: {why}"), through=UserError):
         return importlib.import_module(name)
-    except UserError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"'{wanted or name}' cannot be imported: {error!r}") from error
 
 
 class _WhenUsed(ModuleType):
@@ -267,7 +299,7 @@ class _WhenUsed(ModuleType):
         try:
             value = getattr(importlib.import_module(self.__name__), attribute)
         except ModuleNotFoundError as error:
-            raise MissingExtra(self.__name__, self.__dict__["_extra"]) from error
+            raise MissingExtra(error.name or self.__name__, self.__dict__["_extra"]) from error
         self.__dict__[attribute] = value
         return value
 
@@ -291,9 +323,6 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
 
 def loaded(entry: EntryPoint) -> Any:
     """The object of an entry point. Raises ConfigError, which names the entry point, if it cannot be loaded."""
-    try:
+    name = f"'{entry.name}' ({entry.value})"
+    with guarded(lambda why: ConfigError(f"entry point {name} cannot be loaded: {why}"), through=UserError):
         return entry.load()
-    except UserError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"entry point '{entry.name}' ({entry.value}) cannot be loaded: {error!r}") from error

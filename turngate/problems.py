@@ -29,7 +29,7 @@ _IN_JSON = {
 }
 """The same for a row of JSON."""
 
-GOT_CHARS = 60  # most characters of a wrong value in a message
+GOT_CHARS, GOT_CHARS_IN_TOML = 60, 300  # most characters of a wrong value in a message
 
 
 def of_row(error: ValidationError) -> tuple[str, str | None]:
@@ -48,9 +48,7 @@ def of_row(error: ValidationError) -> tuple[str, str | None]:
         return "is unknown", field
     if kind == "value_error":
         return said, field
-    got = repr(first["input"])
-    got = got if len(got) <= GOT_CHARS else f"{got[: GOT_CHARS - 1]}…"
-    return f"{_IN_JSON.get(kind, said)}, got {got}", field
+    return f"{_IN_JSON.get(kind, said)}, got {_shown(first['input'], GOT_CHARS)}", field
 
 
 def one_line(error: ValidationError, model: type[BaseModel], data: object) -> str:
@@ -70,12 +68,20 @@ def one_line(error: ValidationError, model: type[BaseModel], data: object) -> st
     whole = first["type"] == "value_error" and isinstance(first["input"], Mapping | list | tuple)
     if first["type"] == "part" or whole:  # the message names the value, and a whole table would hide the message
         return f"{where}: {said}" if where else said
-    return f"{where}: {said}, got {first['input']!r}" if where else said
+    return f"{where}: {said}, got {_shown(first['input'], GOT_CHARS_IN_TOML)}" if where else said
+
+
+def _shown(value: object, most: int) -> str:
+    return _short(repr(value), most)
+
+
+def _short(text: str, most: int = 100) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def spelled(steps: Steps) -> str:
     """``("gates", 0, "type")`` as ``gates[0].type``."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{_short(step)}" for step in steps).removeprefix(".")
 
 
 def keys_at(model: type[BaseModel], steps: Steps, data: object) -> list[str]:

@@ -47,9 +47,8 @@ def rescore(store: Store, rubric: Rubric, *, phase: str = TRAINING) -> Iterator[
     """
     steps = store.steps(phase)
     if not steps:
-        known = sorted({file.stem for file in RunFolder(store.path).trajectories.glob("step=*/[!.]*.parquet")})
         raise ConfigError(
-            f"'{store.path}' has no episodes of phase '{phase}'; recorded phases: {', '.join(known) or 'none'}"
+            f"'{store.path}' has no episodes of phase '{phase}'; recorded phases: {', '.join(store.phases()) or 'none'}"
         )
     for step in steps:
         for old in store.read(step, phase):
@@ -77,7 +76,10 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
         _write(rescore(Store(source.path), rubric, phase=phase), Store(writing), comparison, phase)
         comparison.check_evidence()
         write_text_atomic(writing / "rubric.json", rubric.model_dump_json(indent=2) + "\n")
-        shutil.copyfile(source.config, RunFolder(writing).config)
+        if source.is_imported:
+            shutil.copyfile(source.imported, RunFolder(writing).imported)
+        else:
+            shutil.copyfile(source.config, RunFolder(writing).config)
         if source.machine.exists():  # it names the modules that the config needs
             shutil.copyfile(source.machine, RunFolder(writing).machine)
         writing.rename(final)
@@ -148,7 +150,7 @@ class Comparison:
                 self._total[side] += score.total
                 for event in score.ledger:
                     self._paid[event.name][side] += event.paid
-        moved = _moved([old.total for old, _ in both], [new.total for _, new in both])
+        moved = _moved([old.compared.total for old, _ in both], [new.compared.total for _, new in both])
         self.n_moved += moved
         self.n_groups_moved += moved > 0
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, PlainSerializer, ValidationError
 from pydantic_core import PydanticCustomError
 
 from turngate.errors import ConfigError, DataError, UnknownName, UserError
-from turngate.jsonl import read_text
+from turngate.jsonl import read_text, toml_of
 from turngate.parts import import_object, loaded
 from turngate.problems import one_line
 from turngate.rewards import Rubric
@@ -34,6 +34,9 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "search_nuggets": "turngate.envs.search.rubric:NUGGET_RUBRIC",
         "tool_use": "turngate.envs.tooluse.rubric:RUBRIC",
         "tool_use_judged": "turngate.envs.tooluse.rubric:JUDGED_RUBRIC",
+        "web": "turngate.envs.web.rubric:RUBRIC",
+        "web_judged": "turngate.envs.web.rubric:JUDGED_RUBRIC",
+        "web_partial": "turngate.envs.web.rubric:PARTIAL_RUBRIC",
         "router": "turngate.envs.router.rubric:RUBRIC",
         "router_window": "turngate.envs.router.rubric:WINDOW_RUBRIC",
         "tau_strict": "turngate.envs.tooluse.rubric:TAU_STRICT_RUBRIC",
@@ -76,10 +79,7 @@ def read_rubric(path: str | Path) -> Rubric:
     """
     text = read_text(Path(path))
     try:
-        if str(path).endswith(".toml"):
-            data = tomllib.loads(text)
-        else:
-            data = json.loads(text, object_pairs_hook=_without_repeats)
+        data = toml_of(text) if str(path).endswith(".toml") else json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
         raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
     except tomllib.TOMLDecodeError as error:

@@ -13,6 +13,7 @@ runs/NAME/
     broken_batch.npz                    the batch of the last of several updates that were not finite
     memory.json                         the experience memory after training, with guide "memory"
     warm_start.json                     how each pass of the warm start did on validation tasks
+    best_pass/                          weights and optimizer that a warm start goes back to, while it is made
     warm_start/ model/                  the model that training began from, and the trained one
     validation.json                     how the model did on validation tasks after some training steps
     best/step=000012/                   the model after the best of these steps; older ones that a checkpoint may need
@@ -21,7 +22,11 @@ runs/NAME/
     tensorboard/ wandb/                 files of the sinks with these names
     baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
     controls/NAME/                      negative controls, each a run of its own
+    stages/01-NAME/                     the stages of a run that has some, each a run of its own
     rescored/NAME/                      the same trajectories with scores by another rubric
+    continued/NAME/                     what a policy did from a turn of recorded episodes on
+    exported/                           episodes in the formats of others
+    imported.json                       instead of config.toml: where the episodes of an imported log come from
     report/                             tables, curves, monitors
     console.log                         what a baseline or control printed that another process made
     traceback.txt                       of an unexpected error
@@ -36,7 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from turngate.errors import ConfigError, WriteError
+from turngate.errors import ConfigError, DataError, WriteError
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,14 @@ class RunFolder:
 
     @classmethod
     def of(cls, path: str | Path) -> Self:
-        """The run in a folder. Raises ConfigError if there is none."""
+        """The run in a folder, or what was imported into it. Raises ConfigError if there is neither, and for a run of
+        stages, which has no episodes of its own."""
         run = cls(Path(path))
-        if not run.exists:
+        if stages := run.stages:
+            raise ConfigError(
+                f"'{path}' is a run of stages; name one of them: {', '.join(str(s.path) for s in stages)}"
+            )
+        if not run.exists and not run.is_imported:
             raise ConfigError(f"'{path}' is not the folder of a run (it has no config.toml)")
         return run
 
@@ -61,9 +71,15 @@ class RunFolder:
         return self.config.exists()
 
     @property
+    def is_imported(self) -> bool:
+        """Whether its episodes come from a log of somebody else, so that there are no settings of a run."""
+        return self.imported.exists() and not self.exists
+
+    @property
     def has_begun(self) -> bool:
         """Whether some of the run's work is on disk: a warm start, an evaluation, a step."""
-        return any(work.exists() for work in (self.warm_start, self.trajectories, self.evaluations, self.model))
+        work = (self.warm_start, self.trajectories, self.evaluations, self.model, self.stages_folder)
+        return any(one.exists() for one in work)
 
     @property
     def is_complete(self) -> bool:
@@ -77,9 +93,10 @@ class RunFolder:
 
     @property
     def owner(self) -> RunFolder | None:
-        """The run whose folder a control, a baseline or a rescored run is in; None for any other run."""
+        """The run whose folder a control, a baseline, a rescored or a continued run is in; None for any other run."""
         run = RunFolder(self.path.parent.parent)
-        return run if self.path.parent.name in ("baselines", "controls", "rescored") and run.exists else None
+        inside = self.path.parent.name in ("baselines", "controls", "rescored", "continued")
+        return run if inside and run.exists else None
 
     @property
     def first_model(self) -> Path | None:
@@ -99,12 +116,24 @@ class RunFolder:
         found = [file.parent for file in self.path.glob("baselines/*/config.toml") if file.parent.name.isdecimal()]
         return [RunFolder(path) for path in sorted(found, key=lambda path: int(path.name))]
 
+    @property
+    def stages(self) -> list[RunFolder]:
+        """The stages that have begun, in their order."""
+        found = [file.parent for file in self.path.glob("stages/*/config.toml")]
+        numbered = [path for path in found if path.name.partition("-")[0].isdecimal()]
+        return [RunFolder(path) for path in sorted(numbered, key=lambda path: int(path.name.partition("-")[0]))]
+
     # --- where things are ---------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> Path:
         """All settings of the run, defaults included, as TOML."""
         return self.path / "config.toml"
+
+    @property
+    def imported(self) -> Path:
+        """Where the episodes come from, what is known of their tokens, and what was left out."""
+        return self.path / "imported.json"
 
     @property
     def machine(self) -> Path:
@@ -167,6 +196,11 @@ class RunFolder:
         return self.path / "warm_start.json"
 
     @property
+    def best_pass(self) -> Path:
+        """What the warm start goes back to, while it is made: the weights and the optimizer after its best pass."""
+        return self.path / "best_pass"
+
+    @property
     def warm_start(self) -> Path:
         """The model after the warm start, in Hugging Face format."""
         return self.path / "warm_start"
@@ -226,6 +260,15 @@ class RunFolder:
         """Tables and pictures."""
         return self.path / "report"
 
+    @property
+    def stages_folder(self) -> Path:
+        """The folder of the stages."""
+        return self.path / "stages"
+
+    def exported(self, name: str) -> Path:
+        """The file of the episodes in a format of others."""
+        return self.path / "exported" / f"{name}.jsonl"
+
     def best(self, step: int) -> Path:
         """The folder of the model after a validated step, if it is kept."""
         return self.path / "best" / f"step={step:06d}"
@@ -242,6 +285,10 @@ class RunFolder:
         """The folder of the supervised baseline from so many demonstrations."""
         return RunFolder(self.path / "baselines" / str(demonstrations))
 
+    def continued(self, name: str) -> RunFolder:
+        """The folder of episodes that were continued by another policy."""
+        return RunFolder(self.path / "continued" / name)
+
     def rescored(self, name: str) -> RunFolder:
         """The folder of scores by another rubric."""
         return RunFolder(self.path / "rescored" / name)
@@ -254,3 +301,11 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteError(path, error.strerror or str(error)) from error
+
+
+def step_of(folder: Path) -> int:
+    """The step of a folder ``step=000012``. Raises DataError for another name."""
+    number = folder.name.removeprefix("step=")
+    if not (number.isascii() and number.isdecimal()):
+        raise DataError(folder, "is not named step=NUMBER; rename it or move it out of the run")
+    return int(number)

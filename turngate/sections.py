@@ -5,9 +5,9 @@ An unknown key is an error; so is a setting that would have no effect. Importing
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -17,11 +17,15 @@ from turngate.rubrics import NamedRubric
 from turngate.trainer.filters import FilterPart
 from turngate.trainer.tried_steps import Chooser, Kept
 
+Number = TypeVar("Number", int, float)
+OneOrMore: TypeAlias = Number | Annotated[tuple[Number, ...], Field(min_length=1)]
+"""A number, or a list of numbers that are tried."""
+
 
 class Section(BaseModel):
     """Base of every section: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class EnvSection(Section):
@@ -41,8 +45,8 @@ class EnvSection(Section):
     rubric: NamedRubric | None = None
     """Rubric that pays the episodes: the name of a shipped one (lock, sql, sql_reasoning, code_repair,
     code_repair_direct, search, search_cited, search_path, search_truthful, search_nuggets, tool_use, tool_use_judged,
-    bfcl, tau_strict, router, router_window), a JSON or TOML file, a table with the keys below, or package.module:NAME.
-    Left out: the environment's own."""
+    bfcl, tau_strict, router, router_window, web, web_judged, web_partial), a JSON or TOML file, a table with the
+    keys below, or package.module:NAME. Left out: the environment's own."""
     allow_unsafe: bool = False
     """Train although the rubric can pay a worse outcome more than a better one. Without this such a run is refused;
     with it every report of the run says so."""
@@ -75,13 +79,13 @@ class EnvSection(Section):
 class TinyModel(Section):
     """A new model: Qwen3's architecture with random weights, and a tokenizer trained on the texts of the warm start."""
 
-    layers: int = Field(4, ge=1)
+    layers: int = Field(4, ge=1, le=256)
     """Number of transformer layers."""
-    width: int = Field(192, ge=16)
+    width: int = Field(192, ge=16, le=16_384)
     """Size of the hidden state; a multiple of ``heads``."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=256)
     """Number of attention heads of each layer."""
-    vocabulary: int = Field(2048, ge=260)
+    vocabulary: int = Field(2048, ge=260, le=1_000_000)
     """Largest number of entries of the tokenizer's vocabulary."""
 
     @model_validator(mode="after")
@@ -90,21 +94,45 @@ class TinyModel(Section):
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         return self
 
+    @property
+    def least_weights(self) -> int:
+        """Weights that the layers have at least: attention and MLP, without embeddings."""
+        return 7 * self.layers * self.width**2
 
-class Validation(Section):
-    """Validation of the warm start: the model plays tasks of their own after its passes, and the best pass is kept."""
+
+class ValidationTasksSection(Section):
+    """Which tasks choose among weights."""
 
     split: str = "heldout"
     """Split of the validation tasks. Where eval.splits names it too, they are the tasks that follow the evaluated ones,
     so the tasks of the evaluation choose nothing."""
     tasks: int = Field(100, ge=1)
-    """Number of validation tasks of each environment. Each is played once at policy.temperature and once at
-    temperature 0; the mean of the two success rates is compared."""
+    """Number of validation tasks of each environment. Each is played once at the temperature of the evaluation and once
+    at temperature 0; the mean of the two success rates is compared."""
+
+
+class Validation(ValidationTasksSection):
+    """Validation of the warm start: it goes on until the model stops improving on tasks of their own, then lowers the
+    learning rate from the best pass, and keeps the best pass of all."""
+
     every: int = Field(1, ge=1)
-    """Passes between two validations; the last pass is always validated. Raise it where validation takes long."""
+    """Passes between two validations. Raise it where validation takes long."""
+    patience: int = Field(10, ge=1)
+    """Passes in a row that are no better than the best one before them, after which the learning rate falls to 0, over
+    a fifth of the passes that the best one had. Raise it where validation has few tasks or few demonstrations are
+    shown, so that one lucky pass does not end the warm start."""
+
+    @model_validator(mode="after")
+    def _patient(self) -> Self:
+        if self.patience < self.every:
+            raise ValueError(
+                f"patience = {self.patience} is less than every = {self.every}, so the warm start would end before its "
+                "first validation; raise patience, or lower every"
+            )
+        return self
 
 
-class StepValidation(Validation):
+class StepValidation(ValidationTasksSection):
     """Validation of training: the model plays tasks of their own after its steps, and the weights of the best step are
     kept in best/. The start and the last step are always validated."""
 
@@ -121,20 +149,27 @@ class StepValidation(Validation):
 class WarmStart(Section):
     """Supervised fine-tuning on solved episodes, before reinforcement learning."""
 
-    episodes: int | None = Field(None, ge=1)
+    episodes: int | None = Field(None, ge=1, le=10_000_000)
     """Number of episodes to imitate, written by the environment's oracle (its built-in solution of each task); leave
     out when demonstrations are given."""
     demonstrations: Path | None = None
     """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}. With "hint":
     TEXT the first observation shows that hint, so the model learns to follow hints."""
     epochs: int = Field(1, ge=1)
-    """Passes over all episodes, or the most passes where validation chooses among them; raise it where the warm-started
-    model hardly solves a task."""
-    episodes_per_batch: int = Field(64, ge=1)
-    """Episodes per optimizer step."""
-    lr: float = Field(1e-3, gt=0)
-    """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr."""
+    """Passes over all episodes; raise it where the warm-started model hardly solves a task. With validation, the most
+    passes before the learning rate falls: a bound in case the model never stops improving. A report says so where it
+    was reached."""
+    episodes_per_batch: OneOrMore[Annotated[int, Field(ge=1)]] = 64
+    """Episodes per optimizer step. A list, such as [8, 32]: each is tried with each lr, and validation chooses."""
+    lr: OneOrMore[Annotated[float, Field(gt=0)]] = 1e-3
+    """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr. A list, such as
+    [1e-3, 3e-3]: each is tried, and validation chooses."""
     validation: Validation | None = None
+
+    @property
+    def grid(self) -> tuple[tuple[float, int], ...]:
+        """The pairs of learning rate and episodes per batch that are tried; one without lists."""
+        return tuple(product(_listed(self.lr), _listed(self.episodes_per_batch)))
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -148,6 +183,11 @@ class WarmStart(Section):
             raise ValueError(
                 f"validation has no effect: with every = {self.validation.every} and epochs = {self.epochs} only the "
                 "last pass is validated, so there is nothing to choose; raise epochs, lower every, or leave it out"
+            )
+        if self.validation is None and len(self.grid) > 1:
+            raise ValueError(
+                "a list of learning rates or of episodes_per_batch needs validation, which chooses among them; add "
+                "[warm_start.validation], or name one number"
             )
         return self
 
@@ -167,9 +207,9 @@ class TrainSection(Section):
     steps: int = Field(100, ge=0)
     """Number of training steps. Each plays episodes, then updates the weights. 0 = only the warm start, which is
     evaluated once."""
-    tasks_per_step: int = Field(16, ge=1)
+    tasks_per_step: int = Field(16, ge=1, le=100_000)
     """Number of different tasks that are played in a step."""
-    group_size: int = Field(8, ge=2)
+    group_size: int = Field(8, ge=2, le=100_000)
     """Episodes of each task in a step: the siblings, which are compared with each other. More give a better baseline
     and take longer."""
     minibatches: int = Field(1, ge=1)
@@ -184,6 +224,14 @@ class TrainSection(Section):
     updates on one step, the next is played with the weights that are there, so its episodes are one update old
     (policy/age) and loss.correction is "tis" unless it is set. Faster where both take time and neither fills the
     machine alone; docs/asynchrony.md."""
+    sync_every: int = Field(1, ge=0)
+    """Steps after which the sampler gets the learner's weights. 1: after each step (online); s: after steps s, 2s, …
+    (semi-online), so episodes are up to s − 1 steps old; 0: never (offline), so all are played by the first weights.
+    After the last step it gets them in any case. Raise it where publishing takes long, or for preference learning."""
+    reset_reference: int | None = Field(None, ge=1)
+    """Step after which the model that penalties and credit keep the policy near is replaced by the policy as it is then
+    (ReMix); left out: it stays the one that training began from. Teachers of asides stay as they are. Set it where a
+    penalty holds back a policy that has moved far."""
     checkpoint_every: int = Field(1, ge=1)
     """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
     repeated steps and saves time on writing."""
@@ -230,7 +278,10 @@ class EvalSection(Section):
     tasks: int = Field(200, ge=1)
     """Number of tasks of each split; more tasks narrow the confidence intervals and take longer."""
     samples: int = Field(1, ge=1)
-    """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
+    """Episodes per task in the sampled evaluation. The evaluation at temperature 0 plays each task once."""
+    temperature: float | None = Field(None, gt=0)
+    """Temperature of the sampled evaluation, and of validation; left out: policy.temperature. Set it where training
+    explores at a temperature at which nobody would use the model."""
     memory: bool = False
     """Evaluate once more after training, with the experience memory of guide "memory" in the context. The report has it
     apart, as "with memory"; the other evaluations are without help."""
@@ -243,18 +294,6 @@ class Baselines(Section):
     """Numbers of demonstrations by the oracle, ascending, for instance [400, 800, 1600]: a model is made from each, by
     the settings of the warm start. The report says with how many of them supervised learning alone is as good as
     reinforcement learning after warm_start.episodes."""
-    epochs: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Most passes of each over its demonstrations, for instance [12, 8, 5]: more demonstrations need fewer. Empty =
-    warm_start.epochs for all."""
-
-    @model_validator(mode="after")
-    def _one_each(self) -> Self:
-        if self.epochs and len(self.epochs) != len(self.demonstrations):
-            raise ValueError(
-                f"epochs has {len(self.epochs)} numbers for {len(self.demonstrations)} numbers of demonstrations; "
-                "give one each, or leave epochs out"
-            )
-        return self
 
     @model_validator(mode="after")
     def _ascend(self) -> Self:
@@ -263,3 +302,7 @@ class Baselines(Section):
         if later is not None:
             raise ValueError(f"demonstrations must ascend, and {later} does not; found {list(numbers)}")
         return self
+
+
+def _listed(value: Number | tuple[Number, ...]) -> tuple[Number, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -38,6 +38,7 @@ from rich.console import Console
 from rich.text import Text
 
 from turngate.errors import DataError, MissingExtra, RunError
+from turngate.foreign import described
 from turngate.jsonl import read_json
 from turngate.metrics import JsonlSink
 from turngate.parts import Part
@@ -128,7 +129,7 @@ def _refused(name: str, sink: Sink, step: int, metrics: Mapping[str, float]) -> 
     try:
         sink.write(step, metrics)
     except Exception as error:
-        return f"sink '{name}' failed in step {step}: {error!r}"
+        return f"sink '{name}' failed in step {step}: {described(error)}"
     return ""
 
 

@@ -27,19 +27,18 @@ IntArray: TypeAlias = npt.NDArray[np.int32]
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+SUCCESS_SLACK = 1e-6  # how far rounding may keep an outcome from the one that counts as success
 
 
 def derive_seed(*parts: int | str) -> int:
     """A 63-bit seed from any path such as ``(run, step, task, sibling, turn)``; the same path gives the same seed."""
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def storable(text: str, most: int | None = None) -> str:
-    """A text that every file and tokenizer takes: ``text`` itself, or with ``?`` for each lone surrogate.
-
-    Of more than ``most`` characters the first are kept, before a mark that says how many are missing.
-    """
+    """A text that every file and tokenizer takes: ``text`` with ``?`` for each lone surrogate. Of more than ``most``
+    characters the first are kept, before a mark that says how many are missing."""
     if not text.isascii():
         try:
             text.encode()
@@ -69,8 +68,7 @@ class Observation:
     """What is new for the agent this turn. Equal environment states carry equal, non-empty ``state_key``."""
 
     text: str
-    images: tuple[bytes, ...] = ()
-    """Image files (PNG, JPEG, GIF, WebP) as bytes, stored as they are; a policy that takes text alone refuses them."""
+    images: tuple[bytes, ...] = ()  # PNG, JPEG, GIF, WebP, stored as they are; a policy of text alone refuses them
     state_key: str = ""
 
 
@@ -90,15 +88,19 @@ class Action:
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
     parse_error: str | None = None
-    flaw: str = ""
-    """What is not as the notation has it, although it could be read; "" = nothing. Rewards for form want none."""
+    flaw: str = ""  # what is not as the notation has it, although it could be read; rewards for form want none
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the turn reached its token limit before its end: then no environment may act by its text."""
+        return self.parse_error == CUT_OFF
 
 
 class EndedBy(StrEnum):
     """Why a completion stopped."""
 
     STOP = "stop"  # the model wrote its end-of-turn token
-    LENGTH = "length"  # the token budget of the turn ran out
+    LENGTH = "length"  # the token budget of the turn ran out before its end; such a turn is not carried out
     SCRIPT = "script"  # the text was given, not sampled
 
 
@@ -107,7 +109,7 @@ class Completion:
     """Tokens of one turn as sampled. ``logprobs_K`` are the sampler's own, at its temperature, never recomputed.
 
     A server that gives text alone says nothing of its tokens: then both are empty, and nothing can be learned from it.
-    """
+    Lists of numbers become arrays."""
 
     ids_K: IntArray
     logprobs_K: FloatArray
@@ -116,6 +118,9 @@ class Completion:
     text: str = ""
 
     def __post_init__(self) -> None:
+        for name, kind in (("ids_K", np.int32), ("logprobs_K", np.float32)):
+            if not isinstance(getattr(self, name), np.ndarray):
+                object.__setattr__(self, name, np.array(getattr(self, name), kind))
         if self.ids_K.shape != self.logprobs_K.shape or self.ids_K.ndim != 1:
             raise ValueError(f"ids_K {self.ids_K.shape} and logprobs_K {self.logprobs_K.shape} must be equal and flat")
 
@@ -130,10 +135,8 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A measured fact, not a grade. ``value=None`` means that it could not be measured, which is not zero.
-
-    ``turn`` is the index of the turn that it is about, or None for the whole episode.
-    """
+    """A measured fact, not a grade. ``value=None`` means that it could not be measured, which is not zero. ``turn`` is
+    the index of the turn that it is about, or None for the whole episode."""
 
     name: str
     value: JSON
@@ -141,11 +144,9 @@ class Evidence:
     by: Literal["env", "verifier", "judge"] = "env"
 
 
-FAULT = "agent_fault"
-"""Name of the evidence that says how the agent broke its episode; recorded only where it did."""
-
-ANSWER = "answer"
-"""Name of the evidence about the whole episode that says what the environment took as its answer."""
+FAULT = "agent_fault"  # the evidence that says how the agent broke its episode; recorded only where it did
+CUT_OFF = "your turn was too long, so it was cut off and not carried out; write less"  # ``Action.cut_off`` reads this
+ANSWER = "answer"  # the evidence about the whole episode that says what the environment took as its answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +163,17 @@ class Guidance:
     joins: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Who played an episode that a step only replays: a step of a run, with a version of the policy. ``joins``: its
+    credit is compared with that of the fresh siblings, not with that of others of this version."""
+
+    run: str
+    step: int
+    version: int
+    joins: bool = False
+
+
 class Source(IntEnum):
     """Who wrote a token. Only POLICY tokens carry policy-gradient credit."""
 
@@ -172,10 +184,8 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Turn:
-    """One exchange: ``context_ids`` are the tokens added before the model spoke, ``completion`` what it said.
-
-    ``source`` (uint8, one per context token and then per completion token) says who wrote each.
-    """
+    """One exchange: ``context_ids`` are the tokens added before the model spoke, ``completion`` what it said;
+    ``source`` (uint8, one per context token and then per completion token) says who wrote each."""
 
     observation: Observation
     context_ids: IntArray
@@ -250,16 +260,19 @@ class Trajectory:
     guidance: Guidance | None = None
     parent: tuple[str, int] | None = None
     error: str = ""
+    replay: Replay | None = None  # None: played in the step that learns from it; never stored
 
     def record(self) -> Record:
         """The facts of this episode, as a rubric reads them."""
         return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=self.evidence)
 
     @property
-    def cohort(self) -> tuple[str, tuple[str, int] | None]:
-        """Who shares a baseline with it: the task, and kind and level of the guidance (None = unguided, or joins)."""
-        guidance = self.guidance
-        return self.task.id, None if guidance is None or guidance.joins else (guidance.kind, guidance.level)
+    def cohort(self) -> tuple[str, tuple[str, int] | None, tuple[str, int] | None]:
+        """Who shares a baseline with it: the task, kind and level of the guidance (None = unguided, or joins), and who
+        played a replayed episode (None = fresh, or joins)."""
+        guidance, replay = self.guidance, self.replay
+        helped = None if guidance is None or guidance.joins else (guidance.kind, guidance.level)
+        return self.task.id, helped, None if replay is None or replay.joins else (replay.run, replay.version)
 
     def facts_of(self, turn: int | None) -> tuple[Evidence, ...]:
         """The facts about one turn, whenever they were measured; None: those about the whole episode."""
@@ -277,16 +290,12 @@ class Trajectory:
         return np.concatenate(parts).astype(np.int32) if parts else np.zeros(0, np.int32)
 
 
-# --- what it earned and what was paid --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardEvent:
     """One line of the ledger. Gates change only ``factor`` and ``gate``, the name of the gate that cut it.
 
     ``value`` is the verdict as it was measured and ``weight`` the component's; ``share`` is the part of the weight that
-    this verdict earns: 1/n for a component that pays the mean of its n verdicts.
-    """
+    this verdict earns: 1/n for a component that pays the mean of its n verdicts."""
 
     name: str
     kind: Literal["outcome", "process", "penalty"]
@@ -312,8 +321,8 @@ class RewardEvent:
 class Score:
     """A settled ledger. Invariant: ``reward_T.sum() == sum(event.paid)``; episode events are paid on the last turn.
 
-    ``outcome`` is the earned value of the outcome components (None when unmeasured); ``usable`` is False when
-    evidence that the rubric needs is missing or the episode broke, and ``problem`` then says why.
+    ``outcome`` is the earned value of the outcome components (None when unmeasured); not ``usable``, as ``problem``
+    says: needed evidence is missing or the episode broke. ``success``: the task is solved (default: the outcome is 1).
     """
 
     ledger: tuple[RewardEvent, ...]
@@ -321,31 +330,37 @@ class Score:
     outcome: float | None
     usable: bool
     problem: str = ""
+    success: bool | None = None
+    missing: tuple[str, ...] = ()  # process and penalty components of which a verdict was due and could not be had
+    filled: Score | None = None  # what it would have been paid if these were the siblings' mean; None: nothing to fill
+
+    def __post_init__(self) -> None:
+        if self.success is None:
+            object.__setattr__(self, "success", self.usable and (self.outcome or 0.0) >= 1.0 - SUCCESS_SLACK)
 
     @property
     def total(self) -> float:
         """Everything paid in the episode."""
         return float(sum(event.paid for event in self.ledger))
 
+    @property
+    def compared(self) -> Score:
+        """What the episode is compared by, and enters means by: lacking a verdict is neither good nor bad."""
+        return self if self.filled is None else self.filled
+
 
 class Info(TypedDict):
     """What an environment's ``reset``, ``step`` and ``finish`` tell besides observation and reward."""
 
-    evidence: tuple[Evidence, ...]
-    """What was measured in this call, in that order."""
+    evidence: tuple[Evidence, ...]  # what was measured in this call, in that order
     ledger: tuple[RewardEvent, ...]
-    score: Score | None
-    """By the environment's own rubric, with its ledger; empty and None until the episode is over."""
+    score: Score | None  # by the environment's own rubric, with its ledger; empty and None until the episode is over
     task_id: str
-    state_key: str
-    """That of the last observation."""
-    ending: Ending | None
-    """None until the episode is over."""
+    state_key: str  # that of the last observation
+    ending: Ending | None  # None until the episode is over
     action: NotRequired[Action]
-    learned: NotRequired[bool]
-    """After ``step``: the action as it was read, and whether something is learned from its tokens (see ``Outcome``)."""
-    tools: NotRequired[tuple[Mapping[str, JSON], ...]]
-    """After ``reset``: the tools of the episode, as chat templates take them (``Tool.schema``)."""
+    learned: NotRequired[bool]  # after ``step``, with the action as read: whether it is learned from (``Outcome``)
+    tools: NotRequired[tuple[Mapping[str, JSON], ...]]  # after ``reset``: as chat templates take them (``Tool.schema``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,6 +420,7 @@ class TurnTable:
       (an unbiased estimate of the sampler's entropy; NaN without policy tokens);
     * ``parent_B`` int32, the trajectory of this batch that one branched off (−1 = none), and ``branch_B`` int32, the
       turn at which they part (the number of turns that they share);
+    * ``won_B`` bool, whether it is a success by its rubric, and no gate closed the payment for it;
     * ``settled_B`` float32, what was paid beside the process: outcome after all gates, penalties and the floor of a
       veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success;
     * ``process_paid_N`` float32, what the process verdicts on the turn were paid, whichever turn it was booked on;
@@ -412,8 +428,7 @@ class TurnTable:
     * ``paid/NAME_B`` float32, what the component NAME was paid in the episode after all gates; NaN = not measured;
     * ``act_N`` and ``said_N`` int64, hashes of what was done in which state, and of the token ids of the turn.
 
-    An episode that ended before its first turn has an entry in every column ``_B`` and no rows: ``traj_N`` leaves its
-    number out. It is a result like any other, so it counts in the baseline of its cohort.
+    An episode without turns is a result like any other, in every column ``_B`` and in the baseline of its cohort.
 
     Others are put in by whoever has them. ``turngate.trainer.signals`` measures, for rules that read them:
 
@@ -429,15 +444,14 @@ class TurnTable:
     format_N       1 = the turn's tool call was well formed and executed evidence (``signals.evidence``)
     grounded_N     1 = the turn's action was executed                    evidence (``signals.evidence``)
     similar_N      anchor of states that are alike, −1 = unknown         a comparison of states (``signals.similar``)
-    kl_N           Σ log μ/π_ref over the turn's policy tokens           a frozen model (``signals.kl_in_reward``)
+    kl_N           Σ log π/π_ref over the turn's policy tokens           a frozen model (``signals.kl_in_reward``)
     tag_N          what the step says that it does (``rlvmr.Tag``)       evidence (``signals.evidence``)
     accuracy_N     chance of the right answer if forced after the turn   evidence (``signals.evidence``)
     confidence_N   how sure the policy then is of its answer             evidence (``signals.evidence``)
     ============== ===================================================== ===============================================
 
     Columns ``_S`` have one entry per policy token of the batch, in order (``value_S``, ``logratio_S``, ``entropy_S``,
-    ``surprisal_S``, ``sharing_S``: siblings that agree up to the token); ``turn_S`` says which row each belongs to.
-    """
+    ``surprisal_S``, ``sharing_S``: siblings that agree up to the token); ``turn_S`` says which row each belongs to."""
 
     reward_N: FloatArray
     process_N: FloatArray
@@ -468,19 +482,14 @@ class TurnTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenCredit:
-    """Credit of a rule whose unit is the token: one number per policy token of the batch, in order.
-
-    ``turn_S`` is the row of the table that each token belongs to.
-    """
+    """Credit by token: one number per policy token of the batch, in order, and ``turn_S``, its row of the table."""
 
     advantage_S: FloatArray
     turn_S: IntArray
 
     def __post_init__(self) -> None:
         if self.advantage_S.shape != self.turn_S.shape or self.turn_S.ndim != 1:
-            raise ValueError(
-                f"advantage_S {self.advantage_S.shape} and turn_S {self.turn_S.shape} must be equal and flat"
-            )
+            raise ValueError(f"shapes {self.advantage_S.shape}, {self.turn_S.shape}: must be equal and flat")
 
     def per_turn(self, n_turns: int) -> FloatArray:
         """The mean over the tokens of each turn, 0 for a turn without any, for people and comparisons: float32[N]."""
@@ -518,9 +527,6 @@ class Batch:
         return int(self.segment_L[-1]) + 1 if self.n_tokens else 0
 
 
-# --- seams -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """The distribution that a policy samples from, and under which a learner measures log-probabilities.
@@ -535,10 +541,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.temperature == 0 and self.truncates:
-            raise ValueError(
-                f"temperature 0 takes the likeliest token, so top_p={self.top_p} and top_k={self.top_k} have no "
-                "effect; leave them out"
-            )
+            cuts = f"top_p={self.top_p} and top_k={self.top_k}"
+            raise ValueError(f"temperature 0 takes the likeliest token, so {cuts} have no effect; leave them out")
 
     @property
     def truncates(self) -> bool:
@@ -560,10 +564,8 @@ class Message:
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
-    calls: tuple[ToolCall, ...] = ()
-    """What an assistant called, as it was read of ``content``."""
-    images: tuple[bytes, ...] = ()
-    """Those of the observation."""
+    calls: tuple[ToolCall, ...] = ()  # what an assistant called, as it was read of ``content``
+    images: tuple[bytes, ...] = ()  # those of the observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -577,10 +579,8 @@ class Request:
     seed: int
     max_tokens: int
     sampling: Sampling = PLAIN
-    messages: tuple[Message, ...] = ()
-    """The context of an episode as text and images, for policies behind a server."""
-    tools: tuple[Mapping[str, JSON], ...] = ()
-    """Those that the policy shows to its model (``Tool.schema``); empty where the environment's text names them."""
+    messages: tuple[Message, ...] = ()  # the context as text and images, for policies behind a server
+    tools: tuple[Mapping[str, JSON], ...] = ()  # shown to the model (``Tool.schema``); () = the text names them
 
 
 Metrics: TypeAlias = dict[str, float]

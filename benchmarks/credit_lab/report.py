@@ -89,7 +89,7 @@ def _row(results: Results, process: Process, estimator: Estimator) -> dict[str, 
 def write_csv(results: Results, path: Path) -> None:
     """All numbers, with six digits."""
     lines = rows(results)
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
         writer.writeheader()
         for line in lines:
@@ -101,12 +101,12 @@ def write_csv(results: Results, path: Path) -> None:
 
 def write_page(results: Results, path: Path) -> None:
     """Replace what stands between the marker lines. Raises DataError if the page has none."""
-    page = path.read_text()
+    page = path.read_text(encoding="utf-8")
     if BEGIN not in page or END not in page:
         raise DataError(path, f"the marker lines '{BEGIN}' and '{END}' are missing; put them where the tables belong")
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n\n{tables(results)}\n{END}{after}")
+    path.write_text(f"{before}{BEGIN}\n\n{tables(results)}\n{END}{after}", encoding="utf-8")
 
 
 def tables(results: Results) -> str:

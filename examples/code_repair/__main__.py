@@ -6,7 +6,8 @@ The gated rewards are the default of ``turngate/CodeRepair-v1`` (G-RA), the dire
 https://arxiv.org/abs/2508.10548); "shuffled" is the negative control: gated rewards, but every episode gets the credit
 of another one. Every run begins with the same warm-started model and gets the same tasks in the same order; seeds
 differ in what is sampled. Numbers of updates and episodes are equal.
-Writes code_repair.csv and code_repair.png to ``--out``, and the tables into a code_repair.md that is already there.
+Writes code_repair.csv, code_repair_episodes.csv (every evaluated episode) and code_repair.png to ``--out``, and the
+tables into a code_repair.md that is already there.
 A run that is complete is not run again.
 """
 
@@ -22,6 +23,7 @@ from rich.console import Console
 
 from examples.code_repair.report import read_run, tables, write_csv, write_figure, write_page
 from turngate.config import Config, load
+from turngate.report.episodes import write_episodes
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 
@@ -67,6 +69,7 @@ def main(arguments: Sequence[str]) -> None:
         Job(config_of(kind, seed, chosen), console, control=control, start=known).run()
     runs = [read_run(chosen.out / f"{kind}-{seed}", kind, seed) for kind in chosen.kinds for seed in seeds]
     write_csv(runs, chosen.out / "code_repair.csv")
+    write_episodes((one for run in runs for one in run.played), chosen.out / "code_repair_episodes.csv")
     write_figure(runs, chosen.out / "code_repair.png")
     text = tables(runs)
     write_page(text, chosen.out / "code_repair.md")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from examples.farming.report import COLOURS
 from examples.farming.report import write_page as write_page
-from examples.measured import said
-from turngate.evaluations import read_evaluations
+from examples.measured import said, said_difference, trials
+from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.types import ScoredGroup, Trajectory
@@ -26,32 +27,35 @@ MEASURES = {
     "turns": "turns per episode",
     "paid": "reward paid per episode",
 }
+RANGES = {"turns": (0.0, inf), "paid": (-1.0, inf)}
+"""Between which values a measure lies; the others are rates, in [0, 1]."""
 PHASES = ("before", "after")
 
 
 class Run(NamedTuple):
     """One run: curves over the updates, and held-out results by (split, "sampled" or "greedy", phase).
 
-    ``kind``: gated, direct, or shuffled, the negative control.
+    ``kind``: gated, direct, or shuffled, the negative control. ``played``: its evaluations.
     """
 
     kind: str
     seed: int
     curves: Mapping[str, Sequence[float]]
     results: Mapping[tuple[str, str, str], Mapping[str, float]]
+    played: Sequence[PlayedEvaluation] = ()
 
 
 def read_run(path: Path, kind: str, seed: int) -> Run:
     """A run that is complete."""
     rows = [json.loads(line) for line in RunFolder(path).metrics.read_text().splitlines()]
     curves = {name: [row[f"train/{name}"] for row in rows] for name in ("success", "paid", "turns")}
-    store, results = Store(path), {}
-    for phase, evaluation in read_evaluations(path):
-        sampling = "sampled" if evaluation.temperature else "greedy"
+    store, results, played = Store(path), {}, list(evaluations_of(path, kind, seed))
+    for *_, phase, evaluation in played:
+        sampling = sampling_of(evaluation)
         step = 0 if phase == "before" else len(rows)
         groups = store.read(step, phase=f"{phase}-{evaluation.split}-{sampling}")
         results[evaluation.split, sampling, phase] = measures(groups)
-    return Run(kind, seed, curves, results)
+    return Run(kind, seed, curves, results, played)
 
 
 def measures(groups: Iterable[ScoredGroup]) -> dict[str, float]:
@@ -79,7 +83,7 @@ def _facts(trajectory: Trajectory) -> dict[str, Any]:
 
 def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line for each run, split, kind of sampling, phase and measure; and for each update."""
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["kind", "seed", "split", "sampling", "phase", "measure", "value"])
         for run in runs:
@@ -146,9 +150,24 @@ def tables(runs: Sequence[Run]) -> str:
 
 
 def _line(runs: Sequence[Run], kind: str, split: str, sampling: str, measure: str) -> str:
-    of = [run.results for run in runs if run.kind == kind]
-    before, after = ([results[split, sampling, phase][measure] for results in of] for phase in PHASES)
-    change = [late - early for early, late in zip(before, after, strict=True)]
+    own = [run for run in runs if run.kind == kind]
+    after = [run.results[split, sampling, "after"][measure] for run in own]
     each = ", ".join(f"{value:.2f}" for value in after)
     name = f"{MEASURES[measure]} ({split}, {sampling})"
-    return f"| {name} | {kind} | {said(before)} | {said(after)} | {said(change)} | {each} |"
+    return f"| {name} | {kind} | {' | '.join(ends_and_change(own, split, sampling, measure, RANGES))} | {each} |"
+
+
+def ends_and_change(
+    runs: Sequence[Run], split: str, sampling: str, measure: str, ranges: Mapping[str, tuple[float, float]]
+) -> list[str]:
+    """A measure before and after, and its change seed by seed, as text; a measure without a range is a rate."""
+    low, high = ranges.get(measure, (0.0, 1.0))
+    ends = {phase: [run.results[split, sampling, phase][measure] for run in runs] for phase in PHASES}
+    is_rate = measure not in ranges
+    asked = [trials((one for run in runs for one in run.played), split, sampling, phase) for phase in PHASES]
+    cells = [
+        said(values, low=low, high=high, trials=n if is_rate else 0)
+        for values, n in zip(ends.values(), asked, strict=True)
+    ]
+    change = [late - early for early, late in zip(ends["before"], ends["after"], strict=True)]
+    return [*cells, said_difference(change) if is_rate else said(change, signed=True)]

@@ -11,21 +11,23 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from examples.code_repair.report import smooth
-from examples.credit_study.settings import ENVIRONMENTS, REFERENCE, RULES
+from examples.credit_study.settings import ENVIRONMENTS, REFERENCE, RULES, SAME_WEIGHT
 from examples.credit_study.signal import UPDATES as EARLY
 from examples.credit_study.signal import Signal, read_signal
-from examples.farming.report import interval
-from examples.measured import said
+from examples.intervals import interval, sign_flip
+from examples.measured import said, said_difference, said_rate, trials
 from turngate.config import load_run
-from turngate.evaluations import read_evaluations
+from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
 from turngate.runs import RunFolder
 
 WINDOW = 5  # updates over which success in training is averaged
 COLOURS = {  # of Okabe and Ito, which people with any colour vision tell apart
     "grpo": "#56B4E9",
     "rloo": "#0072B2",
+    "rloo_heavy": "#E69F00",
     "gigpo": "#D55E00",
     "capo": "#009E73",
+    "capo_light": "#8C6D1F",
     "turn_gae": "#CC79A7",
     "shuffled": "#888888",
 }
@@ -36,6 +38,7 @@ class Run(NamedTuple):
     "after").
 
     ``episodes``: played per update. ``time_s``: what all updates took. ``signal``: what credit told turns apart by.
+    ``played``: its evaluations.
     """
 
     label: str
@@ -46,6 +49,7 @@ class Run(NamedTuple):
     episodes: int
     time_s: float
     signal: Signal
+    played: Sequence[PlayedEvaluation] = ()
 
 
 def read_run(path: Path, label: str, rule: str, seed: int) -> Run:
@@ -53,12 +57,11 @@ def read_run(path: Path, label: str, rule: str, seed: int) -> Run:
     folder = RunFolder(path)
     rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     time_s = sum(value for row in rows for name, value in row.items() if name.startswith("time/"))
-    results = {
-        ("sampled" if found.temperature else "greedy", phase): found.rate for phase, found in read_evaluations(path)
-    }
+    played = list(evaluations_of(path, rule, seed))
+    results = {(sampling_of(found), phase): found.rate for *_, phase, found in played}
     train = load_run(folder).train
-    curve = [row["train/success"] for row in rows]
-    return Run(label, rule, seed, curve, results, train.tasks_per_step * train.group_size, time_s, read_signal(path))
+    episodes, curve = train.tasks_per_step * train.group_size, [row["train/success"] for row in rows]
+    return Run(label, rule, seed, curve, results, episodes, time_s, read_signal(path), played)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -85,7 +88,7 @@ def differences(runs: Sequence[Run], rule: str, how: str, reference: str = REFER
 def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line for each update of each run, and for each of its evaluations."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["env", "rule", "seed", "split", "sampling", "phase", "episodes", "success"])
         for run in runs:
@@ -119,12 +122,13 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
 
 def _draw(axes: Any, runs: Sequence[Run], rule: str) -> None:
     curves = [smooth(run.curve, WINDOW) for run in runs]
-    found = [interval(values) for values in zip(*curves, strict=True)]
+    found = [interval(values, low=0, high=1) for values in zip(*curves, strict=True)]
     x = [runs[0].episodes * update for update in range(1, len(found) + 1)]
     name = f"{REFERENCE}, credit shuffled (control)" if rule == "shuffled" else f"{rule} ({RULES[rule]})"
     axes.plot(x, [one.mean for one in found], color=COLOURS[rule], linewidth=2.2, label=name)
-    low, high = [max(one.low, 0.0) for one in found], [min(one.high, 1.0) for one in found]
-    axes.fill_between(x, low, high, color=COLOURS[rule], alpha=0.15, linewidth=0)
+    axes.fill_between(
+        x, [one.low for one in found], [one.high for one in found], color=COLOURS[rule], alpha=0.15, linewidth=0
+    )
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -152,7 +156,22 @@ def table(runs: Sequence[Run]) -> str:
         "|---|---|---|",
         *[_signal(_of(runs, rule), rule) for rule in rules(runs) if rule != "shuffled"],
     ]
+    pairs = [(rule, other) for rule, other in SAME_WEIGHT.items() if differences(runs, rule, "sampled", other)]
+    if pairs:
+        lines += [
+            "",
+            "| a verdict weighs the same: success after training | sampling | difference, seed by seed | mean [95 %] "
+            "| exact p |",
+            "|---|---|---|---|---|",
+            *[_same_weight(runs, *pair, how) for pair in pairs for how in ("sampled", "greedy")],
+        ]
     return "\n".join(lines)
+
+
+def _same_weight(runs: Sequence[Run], rule: str, other: str, how: str) -> str:
+    found = differences(runs, rule, how, other)
+    each = ", ".join(f"{value:+.2f}" for value in found)
+    return f"| {rule} less {other} | {how} | {each} | {said_difference(found)} | {sign_flip(found):.3f} |"
 
 
 def _left_out(runs: Sequence[Run]) -> str:
@@ -164,25 +183,30 @@ def _left_out(runs: Sequence[Run]) -> str:
 
 def _signal(runs: Sequence[Run], rule: str) -> str:
     follows = [run.signal.follows for run in runs if run.signal.follows is not None]
-    told = said(follows) if follows else "not recorded"
-    return f"| {rule} | {told} | {said([run.signal.shared for run in runs])} |"
+    told = said(follows, low=-1, high=1) if follows else "not recorded"
+    return f"| {rule} | {told} | {said([run.signal.shared for run in runs], low=0, high=1)} |"
 
 
 def _line(runs: Sequence[Run], rule: str, threshold: float) -> str:
     mine = _of(runs, rule)
-    sampled = [said([run.results["sampled", phase] for run in mine]) for phase in ("before", "after")]
+    sampled = [_rate(mine, "sampled", phase) for phase in ("before", "after")]
     less = differences(runs, rule, "sampled") if rule != REFERENCE else []
     needed = [episodes_until(threshold, run.curve, run.episodes) for run in mine]
     cells = [
         rule,
         RULES[rule],
         *sampled,
-        said(less, signed=True) if less else "",
-        said([run.results["greedy", "after"] for run in mine]),
-        said([fmean(run.curve) for run in mine]),
+        said_difference(less) if less else "",
+        _rate(mine, "greedy", "after"),
+        said_rate([fmean(run.curve) for run in mine]),
         f"{_count(median(needed))} ({', '.join(map(_count, needed))})",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _rate(runs: Sequence[Run], how: str, phase: str) -> str:
+    played = trials((one for run in runs for one in run.played), "heldout", how, phase)
+    return said_rate([run.results[how, phase] for run in runs], played)
 
 
 def _count(episodes: float) -> str:

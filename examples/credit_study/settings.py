@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from turngate.config import Config, load
 from turngate.envs.code.rubric import RUBRIC as CODE_RUBRIC
 from turngate.envs.lock import KEYS, LockTasks, colours_of, key_of
 from turngate.envs.sql.rubric import RUBRIC as SQL_RUBRIC
+from turngate.errors import ConfigError
 from turngate.rewards.gates import Veto
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.runs import RunFolder
@@ -34,12 +36,24 @@ def _vetoes(rubric: Rubric) -> tuple[Veto, ...]:
     return tuple(gate for gate in rubric.gates if isinstance(gate, Veto))
 
 
-LOCK = Rubric(
-    rewards=(
-        FromEvidence(name="opened", evidence="opened", kind="outcome", levels=(0, 1)),
-        _verdict("right_key", 0.1),
-    )
-)
+def _lock(weight: float) -> Rubric:
+    opened = FromEvidence(name="opened", evidence="opened", kind="outcome", levels=(0, 1))
+    return Rubric(rewards=(opened, _verdict("right_key", weight)))
+
+
+PAID = 0.1
+"""What the verdicts on all turns of an episode in the lock are paid together; opening it is paid 1."""
+CAPO_OUTCOME, CAPO_PROCESS = 2.0, 1.0
+"""``capo``'s own w_outcome and w_process."""
+CAPO_WEIGHT = CAPO_PROCESS / CAPO_OUTCOME
+"""What a verdict on one turn is worth in the credit of ``capo``, in outcomes."""
+LOCK = _lock(PAID)
+LOCK_HEAVY = _lock(CAPO_WEIGHT * 12)
+"""Of twelve dials: a verdict is paid as much as ``capo`` gives it, 60 times what ``LOCK`` pays. It is unsafe by
+``Rubric.check()``: eleven right keys are paid more than an opened lock alone, though no lock opens with fewer than
+twelve."""
+LOCK_3_HEAVY = _lock(CAPO_WEIGHT * 3)
+"""The same of three dials."""
 SQL = Rubric(
     rewards=(SQL_RUBRIC.rewards[0], _verdict("parsed", 0.05), _verdict("executes", 0.05), _verdict("looked_up", 0.1)),
     gates=_vetoes(SQL_RUBRIC),
@@ -82,10 +96,26 @@ def show_locks(file: Path, seed: int, *, dials: int) -> None:
     tasks = [LockTasks(dials).task("train", FIRST_SHOWN + number) for number in range(SHOWN)]
     rows = [json.dumps({"task": task.id, "actions": shown_keys(task, seed)}) for task in tasks]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(rows) + "\n")
+    file.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 # --- what is compared -------------------------------------------------------------------------------------------------
+
+
+class EqualWeight(NamedTuple):
+    """How a verdict weighs the same, against an outcome, in the total that ``rloo`` compares and in ``capo``'s credit.
+
+    ``rubric``: pays a verdict what ``capo`` gives it by default. ``w_process``: of ``capo``, which then gives a verdict
+    what the environment's own rubric pays for it.
+    """
+
+    rubric: str
+    w_process: float
+
+
+def light_w_process(turns: int) -> float:
+    """``w_process`` with which a verdict is worth ``PAID / turns`` outcomes to ``capo``, as in ``rloo``'s total."""
+    return CAPO_OUTCOME * PAID / turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +125,8 @@ class Environment:
     ``settings``: the config, into which the study puts ``rubric`` (``module:NAME``), rule, seed and ``changes``, which
     are written like options of ``turngate train``. ``updates``: of each run. ``threshold``: success in training that
     counts as learned. ``show``: what writes the demonstrations of a seed to a file; None: the config has them.
-    ``show_rubric``: what demonstrations have to satisfy, if that is another one than ``rubric``.
+    ``show_rubric``: what demonstrations have to satisfy, if that is another one than ``rubric``. ``equal``: how rules
+    can give a verdict the same weight; None where that is not compared.
     """
 
     title: str
@@ -106,6 +137,7 @@ class Environment:
     changes: tuple[str, ...] = ()
     show: Callable[[Path, int], None] | None = None
     show_rubric: str = ""
+    equal: EqualWeight | None = None
 
 
 LOCK_12 = Environment(
@@ -116,12 +148,14 @@ LOCK_12 = Environment(
     threshold=0.5,
     show=partial(show_locks, dials=12),
     show_rubric=f"{__name__}:READABLE",
+    equal=EqualWeight(f"{__name__}:LOCK_HEAVY", light_w_process(12)),
 )
 LOCK_3 = replace(
     LOCK_12,
     title="a lock of three dials",
     changes=("--env.tasks.dials=3", "--env.kwargs.max_turns=3"),
     show=partial(show_locks, dials=3),
+    equal=EqualWeight(f"{__name__}:LOCK_3_HEAVY", light_w_process(3)),
 )
 
 
@@ -158,25 +192,47 @@ RULES: Mapping[str, str] = MappingProxyType(
     {
         "grpo": "trajectory",
         "rloo": "trajectory",
+        "rloo_heavy": "trajectory, a verdict paid as `capo` weighs it",
         "gigpo": "turn, by state",
         "capo": "turn, by verdict",
+        "capo_light": "turn, by verdict, weighed as `rloo` is paid",
         "turn_gae": "turn, by critic",
         "shuffled": "control",
     }
 )
-"""What is compared, and how: credit rules with the defaults of their papers, and ``shuffled``, the control: ``rloo``,
-but every episode gets the credit of another one."""
+"""What is compared, and how: credit rules with the defaults of their papers; ``rloo`` and ``capo`` with equal weight of
+a verdict (see ``EqualWeight``); and ``shuffled``, the control: ``rloo``, but every episode gets the credit of another
+one."""
 REFERENCE = "rloo"
+EQUAL_WEIGHT = ("rloo_heavy", "capo_light")
+SAME_WEIGHT: Mapping[str, str] = MappingProxyType({"capo": "rloo_heavy", "capo_light": "rloo"})
+"""The two comparisons in which a verdict weighs the same: which rule, and less which one."""
+
+
+def rules_in(label: str) -> list[str]:
+    """The rules that are compared in an environment."""
+    return [rule for rule in RULES if ENVIRONMENTS[label].equal or rule not in EQUAL_WEIGHT]
 
 
 def config_of(label: str, rule: str, seed: int, *, out: Path, updates: int | None = None) -> Config:
     """The settings of one run. ``updates``: None = those of the environment."""
     environment = ENVIRONMENTS[label]
-    credit = REFERENCE if rule == "shuffled" else rule
+    credit, payments = _credit(rule, environment)
     # Truncated work is verified and paid in all of these, so nothing is left for a critic to add to it.
     critic = ("--value={bootstrap = false}",) if rule == "turn_gae" else ()
     steps = f"--train.steps={updates or environment.updates}"
-    return config_with(label, seed, out, f"{rule}-{seed}", f'--credit={{type = "{credit}"}}', steps, *critic)
+    return config_with(label, seed, out, f"{rule}-{seed}", f"--credit={credit}", steps, *critic, *payments)
+
+
+def _credit(rule: str, environment: Environment) -> tuple[str, tuple[str, ...]]:
+    """The section ``[credit]`` of a rule, and what it changes in the payments."""
+    if rule in EQUAL_WEIGHT and environment.equal is None:
+        raise ConfigError(f"'{rule}' is not compared in {environment.title}: it has no payments of equal weight")
+    if rule == "rloo_heavy":
+        return '{type = "rloo"}', (f"--env.rubric={environment.equal.rubric}", "--env.allow_unsafe=true")
+    if rule == "capo_light":
+        return f'{{type = "capo", w_process = {environment.equal.w_process!r}}}', ()
+    return f'{{type = "{REFERENCE if rule == "shuffled" else rule}"}}', ()
 
 
 def start_config(label: str, seed: int, *, out: Path) -> Config:
@@ -204,4 +260,4 @@ def config_with(label: str, seed: int, out: Path, name: str, *changes: str) -> C
     common = [f"--name={name}", f"--folder={folder}", f"--seed={seed}", f"--env.rubric={environment.rubric}"]
     config = load(environment.settings, [*common, *environment.changes, '--eval.splits=["heldout"]', *start, *changes])
     # the study has a control of its own
-    return config.model_copy(update={"controls": (), "control_steps": None, "baselines": None})
+    return config.model_copy(update={"controls": (), "baselines": None})

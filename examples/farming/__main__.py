@@ -2,7 +2,8 @@
 
     python -m examples.farming [--seeds 5] [--updates 16] [--jobs 2] [--out runs/farming]
 
-Writes farming.csv and farming.png to ``--out``, and the tables into a farming.md that is already there.
+Writes farming.csv, farming_episodes.csv (every evaluated episode) and farming.png to ``--out``, and the tables into a
+farming.md that is already there.
 """
 
 import argparse
@@ -19,7 +20,9 @@ import torch
 
 from examples.farming.env import LOOK, MAX_TURNS, RUBRICS, HackableLockEnv, totals
 from examples.farming.learn import DEMONSTRATIONS, HELDOUT, SIBLINGS, TASKS, Log, learn, tasks
-from examples.farming.report import MOST_SEEDS, tables, write_csv, write_figure, write_page
+from examples.farming.report import tables, write_csv, write_figure, write_page
+from examples.intervals import MOST_SEEDS
+from turngate.report.episodes import write_episodes
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -98,6 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     print(*foretold(), sep="\n", flush=True)
     logs = train(chosen)
     write_csv(logs, chosen.out / "farming.csv")
+    write_episodes((one for log in logs for one in log.played), chosen.out / "farming_episodes.csv")
     write_figure(logs, chosen.out / "farming.png")
     text = f"{about(chosen, time.perf_counter() - start_s, load)}\n\n{tables(logs)}"
     page = chosen.out / "farming.md"

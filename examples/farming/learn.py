@@ -25,11 +25,12 @@ from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs.lock import COLOURS, KEYS, colours_of, key_of
 from turngate.envs.pool import EnvPool
 from turngate.errors import RunError
+from turngate.report.episodes import PlayedEvaluation
 from turngate.trainer.credit import rloo
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
-from turngate.trainer.imitate import imitate
+from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
@@ -64,11 +65,13 @@ class Point(NamedTuple):
 
 @dataclass(kw_only=True)
 class Log:
-    """What is kept of a run. The monitors look at every update; their alarms stand in the point, by name."""
+    """What is kept of a run, its evaluations in ``played``. The monitors look at every update; their alarms stand in
+    the point, by name."""
 
     rubric: str
     seed: int
     points: list[Point] = field(default_factory=list)
+    played: list[PlayedEvaluation] = field(default_factory=list)
     _monitors: Watch = field(default_factory=Watch)
 
     def add(self, split: str, update: int, scored: Sequence[ScoredGroup], alarms: Sequence[str] = ()) -> None:
@@ -129,8 +132,9 @@ async def _learn(rubric: str, seed: int, updates: int, chat: Chat) -> Log:
 async def _evaluate(run: Run, log: Log, update: int) -> None:
     """Sampled and unaided, like training."""
     asked, seed = tasks("heldout", 0, HELDOUT), derive_seed(log.seed, "heldout", update)
-    _, played = await evaluate(run.player, run.worlds, run.score, asked, split="heldout", samples=1, seed=seed)
+    found, played = await evaluate(run.player, run.worlds, run.score, asked, split="heldout", samples=1, seed=seed)
     log.add("heldout", update, played)
+    log.played.append(PlayedEvaluation(log.rubric, log.seed, "after" if update else "before", found))
 
 
 def assemble(model: Any, chat: Chat, worlds: EnvPool, log: Log) -> Run:
@@ -170,8 +174,10 @@ async def warm_start(chat: Chat, worlds: EnvPool, seed: int) -> Any:
     policy = ScriptedPolicy(by_task({task.id: mixed_behaviour(task, seed) for task in shown}), chat, lanes=LANES)
     groups = await play_groups(Player(policy, chat, LIMITS), worlds, shown, [[None]] * len(shown), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
-    learner = TorchLearner(model, lr=1e-2)
-    await imitate(learner, PolicyLoss(), played, epochs=6, episodes_per_batch=16, seed=derive_seed(seed, "imitate"))
+    passes = Imitation(
+        TorchLearner(model, lr=1e-2), PolicyLoss(), played, episodes_per_batch=16, seed=derive_seed(seed, "imitate")
+    )
+    imitate(passes, epochs=6)
     return model
 
 

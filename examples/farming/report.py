@@ -1,20 +1,21 @@
 """What is written about the runs: every number as CSV, a figure, and the tables of the page.
 
-Intervals are Student's 95 % intervals of the mean over seeds: seeds are the unit, not episodes.
+Intervals are of the mean over seeds (see ``examples.intervals``): seeds are the unit, not episodes.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from math import sqrt
+from math import inf
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
 from examples.farming.env import MAX_TURNS, RUBRICS
 from examples.farming.learn import Log, Point
-from turngate.errors import ConfigError, DataError
+from examples.intervals import interval
+from examples.measured import said, trials
+from turngate.errors import DataError
 
 MEASURES = {
     "success": "share of episodes that open the lock",
@@ -25,34 +26,10 @@ CEILINGS = {"success": 1.0, "looks": float(MAX_TURNS)}
 COLOURS = {"summed": "#D55E00", "gated": "#0072B2"}  # of Okabe and Ito, which people with any colour vision tell apart
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
-# 97.5 % quantiles of Student's t with 1, 2, … degrees of freedom.
-STUDENT = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
-)  # fmt: skip
-MOST_SEEDS = len(STUDENT) + 1
-
-
-class Interval(NamedTuple):
-    """A mean between its bounds, which are the mean itself where there is one seed only."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """``mean ± t·s/√n`` with s of ddof 1. Raises ConfigError for no value or more than ``MOST_SEEDS``."""
-    n = len(values)
-    if not 1 <= n <= MOST_SEEDS:
-        raise ConfigError(f"{n} seeds: an interval needs 1 to {MOST_SEEDS}")
-    half = STUDENT[n - 2] * stdev(values) / sqrt(n) if n > 1 else 0.0
-    return Interval(fmean(values), fmean(values) - half, fmean(values) + half)
-
 
 def write_csv(logs: Sequence[Log], path: Path) -> None:
     """One line for each run, split and update."""
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(Point._fields)
         for log in logs:
@@ -88,13 +65,14 @@ def write_figure(logs: Sequence[Log], path: Path) -> None:
 
 def _draw(axes: Any, logs: Sequence[Log], measure: str) -> None:
     rubric, curves = logs[0].rubric, [curve(log, measure) for log in logs]
-    means = [interval(values) for values in zip(*curves, strict=True)]
-    x, colour, top = range(len(means)), COLOURS[rubric], CEILINGS[measure]
+    means = [interval(values, low=0, high=CEILINGS[measure]) for values in zip(*curves, strict=True)]
+    x, colour = range(len(means)), COLOURS[rubric]
     for values in curves:
         axes.plot(x, values, color=colour, linewidth=0.7, alpha=0.5)
     axes.plot(x, [found.mean for found in means], color=colour, linewidth=2.2, label=f"{rubric} rewards")
-    low, high = [max(found.low, 0.0) for found in means], [min(found.high, top) for found in means]
-    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+    axes.fill_between(
+        x, [found.low for found in means], [found.high for found in means], color=colour, alpha=0.18, linewidth=0
+    )
 
 
 def curve(log: Log, measure: str) -> list[float]:
@@ -121,19 +99,15 @@ def tables(logs: Sequence[Log]) -> str:
 
 
 def _result(logs: Sequence[Log], rubric: str, measure: str) -> str:
-    before, after = [], []
-    for log in logs:
-        if log.rubric == rubric:
-            first, *_, last = [getattr(point, measure) for point in log.points if point.split == "heldout"]
-            before.append(first)
-            after.append(last)
+    own, cells = [log for log in logs if log.rubric == rubric], []
+    after: list[float] = []
+    for place, phase in ((0, "before"), (-1, "after")):
+        after = [[getattr(one, measure) for one in log.points if one.split == "heldout"][place] for log in own]
+        asked = trials((one for log in own for one in log.played), "heldout", "sampled", phase)
+        known = asked if measure == "success" else 0
+        cells.append(said(after, low=0, high=CEILINGS.get(measure, inf), trials=known))
     each = ", ".join(f"{value:.2f}" for value in after)
-    return f"| {MEASURES[measure]} | {rubric} | {_said(before)} | {_said(after)} | {each} |"
-
-
-def _said(values: Sequence[float]) -> str:
-    found = interval(values)
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return f"| {MEASURES[measure]} | {rubric} | {' | '.join(cells)} | {each} |"
 
 
 def _alarms(logs: Sequence[Log]) -> list[str]:
@@ -158,8 +132,8 @@ def marks(name: str = "") -> tuple[str, str]:
 
 def write_page(text: str, path: Path, name: str = "") -> None:
     """Put ``text`` between the ``marks`` of a page. Raises DataError for a page without them."""
-    page, (begin, end) = path.read_text(), marks(name)
+    page, (begin, end) = path.read_text(encoding="utf-8"), marks(name)
     if not 0 <= page.find(begin) < page.find(end):
         raise DataError(path, f"has no place for results: it needs the lines '{begin}' and '{end}'")
     before, _, rest = page.partition(begin)
-    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from examples.code_repair.report import smooth
 from examples.guidance_study.settings import ENVIRONMENTS
-from examples.measured import said
+from examples.measured import said_difference, said_rate, trials
 from turngate.config import load_run
-from turngate.evaluations import read_evaluations
+from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
 from turngate.runs import RunFolder
 
 LAST = 5  # updates over which the share of guided episodes at the end is averaged
@@ -28,7 +28,7 @@ PANELS = (
 class Run(NamedTuple):
     """One run: by update the success of unaided training episodes (None where there were none), the share of guided
     episodes and the environment steps, helped ones too; held-out success by (split, "sampled" or "greedy", "before" or
-    "after"); seconds of all updates."""
+    "after"); seconds of all updates; its evaluations."""
 
     kind: str
     seed: int
@@ -37,6 +37,7 @@ class Run(NamedTuple):
     env_steps: Sequence[float]
     results: Mapping[tuple[str, str, str], float]
     time_s: float
+    played: Sequence[PlayedEvaluation] = ()
 
 
 def read_run(path: Path, kind: str, seed: int) -> Run:
@@ -45,10 +46,8 @@ def read_run(path: Path, kind: str, seed: int) -> Run:
     train = load_run(RunFolder(path)).train
     episodes = train.tasks_per_step * train.group_size
     steps = [row.get("guide/env_steps", row["train/turns"] * episodes) for row in rows]
-    results = {
-        (found.split, "sampled" if found.temperature else "greedy", phase): found.rate
-        for phase, found in read_evaluations(path)
-    }
+    played = list(evaluations_of(path, kind, seed))
+    results = {(found.split, sampling_of(found), phase): found.rate for *_, phase, found in played}
     return Run(
         kind,
         seed,
@@ -57,12 +56,13 @@ def read_run(path: Path, kind: str, seed: int) -> Run:
         steps,
         results,
         sum(value for row in rows for name, value in row.items() if name.startswith("time/")),
+        played,
     )
 
 
 def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line for each update of each run, and for each of its evaluations."""
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(
             ["help", "seed", "update", "env_steps", "guided_share", "unaided_success", "split", "evaluation"]
@@ -151,17 +151,22 @@ def tables(place: str, runs: Sequence[Run]) -> str:
 
 def _result(place: str, runs: Sequence[Run], kind: str, split: str) -> str:
     own = [run for run in runs if run.kind == kind]
-    sampled = [run.results[split, "sampled", "after"] for run in own]
     cells = [
         ENVIRONMENTS[place].help[kind].title,
-        said([run.results[split, "sampled", "before"] for run in own]),
-        said(sampled),
+        _rate(own, split, "sampled", "before"),
+        _rate(own, split, "sampled", "after"),
         _less(runs, kind, split, "sampled"),
-        said([run.results[split, "greedy", "after"] for run in own]),
+        _rate(own, split, "greedy", "after"),
         _less(runs, kind, split, "greedy"),
-        ", ".join(f"{rate:.2f}" for rate in sampled),
+        ", ".join(f"{run.results[split, 'sampled', 'after']:.2f}" for run in own),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _rate(runs: Sequence[Run], *place: str) -> str:
+    split, sampling, phase = place
+    played = trials((one for run in runs for one in run.played), split, sampling, phase)
+    return said_rate([run.results[split, sampling, phase] for run in runs], played)
 
 
 def _less(runs: Sequence[Run], kind: str, split: str, sampling: str) -> str:
@@ -172,7 +177,7 @@ def _less(runs: Sequence[Run], kind: str, split: str, sampling: str) -> str:
         return ""
     after = {(run.kind, run.seed): run.results[split, sampling, "after"] for run in runs}
     both = sorted(seed for name, seed in after if name == kind and (reference, seed) in after)
-    return said([after[kind, seed] - after[reference, seed] for seed in both], signed=True)
+    return said_difference([after[kind, seed] - after[reference, seed] for seed in both])
 
 
 def _cost(place: str, runs: Sequence[Run]) -> str:

@@ -49,7 +49,7 @@ def _rng(seed: int, number: int) -> np.random.Generator:
 
 def _write(file: Path, rows: Sequence[dict[str, object]]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _lock(tasks: LockTasks, number: int, rng: np.random.Generator) -> dict[str, object]:

@@ -1,15 +1,18 @@
-"""A tiny model imitates few demonstrations, then learns from reward alone; with both negative controls:
+"""A tiny model imitates few demonstrations, then learns from reward alone; beside it are negative controls and models
+that imitate more demonstrations:
 
-    python -m examples.learning_study {tool_use,search} [--settings FILE] [--seeds 3] [--updates N] [--jobs 2]
-                                      [--out runs/learning_study] [--results docs]
+    python -m examples.learning_study {sql,tool_use,search} [--settings FILE] [--seeds 3] [--updates N] [--jobs 2]
+                                      [--kinds training 400 …] [--out runs/learning_study] [--results docs]
 
-tool_use serves a desk of ``turngate/ToolUse-v1`` (examples/tool_use_demo.toml), search answers questions from
-documents in ``turngate/Search-v1`` (examples/search_demo.toml). The model that is trained is the best supervised one
-of its demonstrations, chosen on validation tasks; a control begins with the same model and runs as long.
+sql answers questions about databases (examples/sql_demo.toml), tool_use serves a desk of ``turngate/ToolUse-v1``
+(examples/tool_use_demo.toml), search answers questions from documents in ``turngate/Search-v1``
+(examples/search_demo.toml). Training begins with the supervised model, whose passes go on until validation stops
+improving; a control begins with the same model and runs as long. A supervised baseline imitates more demonstrations by
+the same recipe.
 
 Runs go to ``--out``; a run that is complete is not run again, and ``turngate report`` reads each. Into ``--results`` go
-NAME.csv and NAME.png, and the table into a NAME.md that is already there. They cover every complete run in ``--out``
-with a chosen seed.
+NAME.csv, NAME_episodes.csv (every evaluated episode) and NAME.png, and the table into a NAME.md that is already there.
+They cover every complete run in ``--out`` with a chosen seed.
 """
 
 from __future__ import annotations
@@ -23,14 +26,15 @@ from itertools import product
 from pathlib import Path
 
 from examples.farming.report import write_page
-from examples.learning_study.report import beforehand, read_runs, table, write_csv, write_figure
-from examples.learning_study.training import Wanted, config_of, train
-from examples.measured import about, commit
+from examples.learning_study.report import beforehand, read_runs, supervised_table, table, write_csv, write_figure
+from examples.learning_study.training import TRAINED, Wanted, config_of, side_kinds, train
+from examples.measured import about, commit, episodes_file
 from examples.study import in_stages, parsed, study_parser
+from turngate.report.episodes import write_episodes
 from turngate.runs import RunFolder
 
 EXAMPLES = Path(__file__).parent.parent
-TITLES = {"tool_use": "Serving a desk", "search": "Questions about documents"}
+TITLES = {"sql": "Questions about databases", "tool_use": "Serving a desk", "search": "Questions about documents"}
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -38,6 +42,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = study_parser(__doc__, "runs/learning_study")
     parser.add_argument("study", choices=TITLES, help="what is learned")
     parser.add_argument("--settings", type=Path, help="config of the runs; left out: examples/STUDY_demo.toml")
+    parser.add_argument("--kinds", nargs="+", help="training, controls, numbers of demonstrations; left out: all")
     parser.set_defaults(seeds=3)
     chosen = parsed(parser, arguments)
     chosen.settings = chosen.settings or EXAMPLES / f"{chosen.study}_demo.toml"
@@ -50,18 +55,20 @@ def main(arguments: Sequence[str]) -> None:
     chosen, began_s, before = options(arguments), time.perf_counter(), (commit(), os.getloadavg()[0])
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     fixed = {"settings": chosen.settings, "out": chosen.out, "updates": chosen.updates}
-    controls = config_of(seed=chosen.first_seed, **fixed).controls
-    trained = [Wanted(seed=seed, control=None, **fixed) for seed in seeds]
-    control = [Wanted(seed=seed, control=name, **fixed) for seed, name in product(seeds, controls)]
-    in_stages(train, (trained, control), chosen.jobs)  # a control begins with the model of its training
+    sides = side_kinds(config_of(seed=chosen.first_seed, **fixed))
+    kinds = [kind for kind in sides if chosen.kinds is None or kind in chosen.kinds]
+    trained = [Wanted(seed=seed, kind=TRAINED, **fixed) for seed in seeds]
+    beside = [Wanted(seed=seed, kind=kind, **fixed) for seed, kind in product(seeds, kinds)]
+    in_stages(train, (trained, beside), chosen.jobs)  # a control begins with the model of its training
     folders = {seed: RunFolder(chosen.out / f"seed-{seed}") for seed in seeds}
     runs = [run for seed, folder in folders.items() for run in read_runs(folder, seed)]
     file = chosen.results / f"{chosen.study}.csv"
     write_csv(runs, file)
+    write_episodes((one for run in runs for one in run.played), episodes_file(file))
     write_figure(runs, file.with_suffix(".png"), TITLES[chosen.study])
     said = about("learning_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
     notes = [f"* seed {seed}: {line}" for seed, folder in folders.items() for line in beforehand(folder)]
-    text = "\n\n".join([said, table(runs), "\n".join(notes)])
+    text = "\n\n".join([said, table(runs), *supervised_table(runs, folders), "\n".join(notes)])
     page = file.with_suffix(".md")
     if page.exists():
         write_page(text, page)

@@ -8,24 +8,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from examples.farming.report import interval
+from examples.intervals import interval
+from examples.learning_study.training import TRAINED
+from turngate.errors import ConfigError
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_success
-from turngate.report.tables import by_question, paired_difference, wilson
+from turngate.report.episodes import PlayedEvaluation, sampling_of
+from turngate.report.intervals import by_question, paired_difference, rate_by_question
 from turngate.runs import RunFolder
 from turngate.trainer.evaluate import Evaluation
 from turngate.trainer.overlap import overlap_lines, read_overlaps
-from turngate.trainer.tried_passes import read_passes
+from turngate.trainer.tried_passes import WarmStartRecord, read_passes
 from turngate.types import Metrics
-
-TRAINED = "training"
 
 
 class Run(NamedTuple):
     """A run that is complete: the metrics of its updates, and its evaluations by (phase, "sampled" or "greedy").
 
-    ``kind``: "training", or the name of a control.
+    ``kind``: "training", the name of a control, or of a supervised baseline its number of demonstrations.
     """
 
     kind: str
@@ -38,16 +39,22 @@ class Run(NamedTuple):
         """Seconds that all updates took."""
         return sum(value for row in self.rows for name, value in row.items() if name.startswith("time/"))
 
+    @property
+    def played(self) -> list[PlayedEvaluation]:
+        """Its evaluations, for ``write_episodes``."""
+        return [PlayedEvaluation(self.kind, self.seed, phase, one) for (phase, _), one in self.evaluations.items()]
+
 
 def read_runs(folder: RunFolder, seed: int) -> list[Run]:
-    """The training of one seed and its controls, as far as they are complete."""
-    kinds = [(TRAINED, folder), *((one.path.name, one) for one in folder.controls)]
+    """The training of one seed, its controls and its supervised baselines, as far as they are complete."""
+    kinds = [(TRAINED, folder), *((one.path.name, one) for one in (*folder.controls, *folder.baselines))]
     return [_read(kind, seed, one) for kind, one in kinds if one.is_complete]
 
 
 def _read(kind: str, seed: int, folder: RunFolder) -> Run:
-    found = {(phase, "sampled" if one.temperature else "greedy"): one for phase, one in read_evaluations(folder.path)}
-    return Run(kind, seed, read_metrics(folder.metrics), found)
+    found = {(phase, sampling_of(one)): one for phase, one in read_evaluations(folder.path)}
+    rows = read_metrics(folder.metrics) if folder.metrics.exists() else []  # a supervised baseline has no updates
+    return Run(kind, seed, rows, found)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -56,7 +63,7 @@ def _read(kind: str, seed: int, folder: RunFolder) -> Run:
 def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line for each evaluation of each run, and for each of its updates."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["kind", "seed", "split", "sampling", "phase", "episodes", "success"])
         for run in runs:
@@ -70,7 +77,7 @@ def write_csv(runs: Sequence[Run], path: Path) -> None:
 
 def write_figure(runs: Sequence[Run], path: Path, title: str) -> None:
     """Success in training episodes, means over seeds, of the training and of each control."""
-    curves = {kind.replace("_", " "): _mean_curve([run for run in runs if run.kind == kind]) for kind in kinds(runs)}
+    curves = {kind.replace("_", " "): _mean_curve([run for run in runs if run.kind == kind]) for kind in trained(runs)}
     about = f"unaided training episodes, means over seeds {', '.join(map(str, seeds_of(runs)))}"
     plot_success(curves, path, title=title, about=about)
 
@@ -85,9 +92,9 @@ def _mean_curve(runs: Sequence[Run]) -> list[Metrics]:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def kinds(runs: Sequence[Run]) -> list[str]:
-    """The training, then its controls."""
-    return list(dict.fromkeys(run.kind for run in runs))
+def trained(runs: Sequence[Run]) -> list[str]:
+    """The training, then its controls: the kinds that were updated by rewards."""
+    return list(dict.fromkeys(run.kind for run in runs if not run.kind.isdecimal()))
 
 
 def seeds_of(runs: Sequence[Run]) -> list[int]:
@@ -97,13 +104,14 @@ def seeds_of(runs: Sequence[Run]) -> list[int]:
 
 def table(runs: Sequence[Run]) -> str:
     """Held-out success of every seed before and after training and its controls, as Markdown."""
-    controls = kinds(runs)[1:]
+    controls = trained(runs)[1:]
     heading = ["seed", "", "before, % [95 %]", "after, % [95 %]", "difference, points [95 %]"]
     heading += [f"{control.replace('_', ' ')}, %" for control in controls]
     lines = [heading, ["---"] * len(heading)]
     for sampling in ("sampled", "greedy"):
         lines += [_of_seed(runs, seed, sampling, controls) for seed in seeds_of(runs)]
-    lines += [_of_all(runs, sampling, controls) for sampling in ("sampled", "greedy")]
+    if len(seeds_of(runs)) > 1:
+        lines += [_of_all(runs, sampling, controls) for sampling in ("sampled", "greedy")]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -117,23 +125,66 @@ def _of_seed(runs: Sequence[Run], seed: int, sampling: str, controls: Sequence[s
 
 
 def _of_all(runs: Sequence[Run], sampling: str, controls: Sequence[str]) -> list[str]:
-    """Means over seeds; of the difference with Student's interval, in which seeds are the unit."""
+    """Means over seeds; of the difference with an interval in which seeds are the unit."""
     trained = [run.evaluations for run in runs if run.kind == TRAINED]
     before, after = ([one[phase, sampling].rate for one in trained] for phase in ("before", "after"))
-    change = interval([100 * (b - a) for a, b in zip(before, after, strict=True)])
+    change = interval([b - a for a, b in zip(before, after, strict=True)], low=-1, high=1)
     ended = [[run.evaluations["after", sampling].rate for run in runs if run.kind == one] for one in controls]
-    means = [f"{100 * fmean(rates):.1f}" for rates in (before, after, *ended)]
-    said = f"**{change.mean:+.1f}** [{change.low:+.1f}, {change.high:+.1f}]"
+    means = [
+        f"{100 * fmean(rates):.1f}" if len(rates) == len(trained) else "–" for rates in (before, after, *ended)
+    ]  # a control of some seeds only has no mean beside theirs
+    mean, low, high = (100 * value for value in change)
+    said = f"**{mean:+.1f}** [{low:+.1f}, {high:+.1f}]"
     return ["mean", sampling, *means[:2], said, *means[2:]]
 
 
+def supervised_table(runs: Sequence[Run], folders: Mapping[int, RunFolder]) -> list[str]:
+    """Held-out success by number of demonstrations, of every seed, as Markdown; nothing without supervised baselines.
+
+    A supervised model that was cut off before validation stopped improving is marked, and is not the best one.
+    """
+    numbers = sorted({int(run.kind) for run in runs if run.kind.isdecimal()})
+    if not numbers:
+        return []
+    seeds = seeds_of(runs)
+    heading = ["learned by", "demonstrations", *(f"seed {seed}: sampled, greedy, %" for seed in seeds)]
+    own = {(run.kind, run.seed): run.evaluations for run in runs}
+    shown = [_passes(folders[seeds[0]]).demonstrations, *numbers]
+    rows = [("supervised", str(n), TRAINED if n == shown[0] else str(n), "before") for n in shown]
+    rows.insert(1, ("rewards", str(shown[0]), TRAINED, "after"))
+    lines = [heading, ["---"] * len(heading)]
+    for name, n, kind, phase in rows:
+        cut = {seed: phase == "before" and not _passes(_folder(folders[seed], kind)).converged for seed in seeds}
+        cells = [
+            f"{_both(own[kind, seed], phase)}{' (cut off)' if cut[seed] else ''}" if (kind, seed) in own else "–"
+            for seed in seeds
+        ]
+        lines.append([name, n, *cells])
+    return ["\n".join(f"| {' | '.join(cells)} |" for cells in lines)]
+
+
+def _folder(run: RunFolder, kind: str) -> RunFolder:
+    return run.baseline(int(kind)) if kind.isdecimal() else run
+
+
+def _passes(run: RunFolder) -> WarmStartRecord:
+    found = read_passes(run)
+    if found is None:
+        raise ConfigError(f"'{run.path}' has no validation, which tells when a supervised model has converged")
+    return found
+
+
+def _both(evaluations: Mapping[tuple[str, str], Evaluation], phase: str) -> str:
+    return ", ".join(f"{100 * evaluations[phase, sampling].rate:.1f}" for sampling in ("sampled", "greedy"))
+
+
 def _rate(found: Evaluation) -> str:
-    low, high = wilson(sum(found.success_B), len(found.success_B))
+    _, low, high = rate_by_question(by_question(found.question_B, found.success_B))
     return f"{100 * found.rate:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def beforehand(folder: RunFolder) -> list[str]:
     """Which pass of the warm start was chosen, and what the held-out split shares with training."""
     passes = read_passes(folder)
-    shared = overlap_lines(read_overlaps(folder.overlap.read_text(encoding="utf-8"))) if folder.overlap.exists() else []
+    shared = overlap_lines(read_overlaps(folder.overlap)) if folder.overlap.exists() else []
     return [*([] if passes is None else [passes.line]), *shared]

@@ -15,24 +15,38 @@ from turngate.run.job import Job
 from turngate.run.side_runs import side_runs
 from turngate.runs import RunFolder
 
+TRAINED = "training"
+FURTHER = {
+    "search_demo.toml": ['--controls=["shuffled_credit", "random_reward"]', "--baselines.demonstrations=[240, 480]"],
+    "sql_demo.toml": ["--baselines.demonstrations=[400]"],
+    "tool_use_demo.toml": ["--baselines.demonstrations=[800]"],
+}
+"""Settings that a study adds to those of its demo, by file: what a demo has no time for."""
+
 
 class Wanted(NamedTuple):
-    """One run; ``control`` None: the training, which makes the model that the controls of its seed begin with."""
+    """One run. ``kind``: "training", which makes the model that the controls of its seed begin with; the name of a
+    control; or, of a supervised baseline, its number of demonstrations."""
 
     settings: Path
     seed: int
-    control: str | None
+    kind: str
     out: Path
     updates: int | None
 
 
 def config_of(settings: Path, seed: int, out: Path, updates: int | None) -> Config:
     """The settings of the training of one seed. Raises ConfigError for settings without controls."""
-    changes = [f"--seed={seed}", f"--folder={out}", f"--name=seed-{seed}"]
+    changes = [f"--seed={seed}", f"--folder={out}", f"--name=seed-{seed}", *FURTHER.get(settings.name, ())]
     config = load(settings, [*changes, *([f"--train.steps={updates}"] if updates else [])])
     if not config.controls:
         raise ConfigError(f"'{settings}' has no controls, without which nothing is shown; name them: controls = […]")
     return config
+
+
+def side_kinds(config: Config) -> list[str]:
+    """The kinds of a training's baselines and controls."""
+    return [side.config.name for side in side_runs(config, RunFolder(config.folder / config.name))]
 
 
 def train(wanted: Wanted) -> str:
@@ -41,9 +55,9 @@ def train(wanted: Wanted) -> str:
     began_s = time.perf_counter()
     config = config_of(wanted.settings, wanted.seed, wanted.out, wanted.updates)
     run, quiet = RunFolder(config.folder / config.name), Console(quiet=True)
-    if wanted.control is None:
-        Job(config.model_copy(update={"controls": (), "control_steps": None}), quiet).run()
+    if wanted.kind == TRAINED:
+        Job(config.model_copy(update={"controls": (), "baselines": None}), quiet).run()
     else:
-        (side,) = (side for side in side_runs(config, run) if side.control == wanted.control)
+        (side,) = (side for side in side_runs(config, run) if side.config.name == wanted.kind)
         Job(side.config, quiet, control=side.control, start=side.start).run()
-    return f"{run.label} {wanted.control or 'training'}: {time.perf_counter() - began_s:.0f} s"
+    return f"{run.label} {wanted.kind}: {time.perf_counter() - began_s:.0f} s"

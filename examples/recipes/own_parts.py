@@ -9,7 +9,7 @@ from turngate.types import Evidence, Group, ScoredGroup
 
 def not_too_easy(group: ScoredGroup, *, at_most: float = 0.75) -> bool:
     """Whether at most so large a share of the siblings succeeds; the others teach little."""
-    return sum((score.outcome or 0.0) >= 1 for score in group.scores) / len(group.scores) <= at_most
+    return sum(bool(score.success) for score in group.scores) / len(group.scores) <= at_most
 
 
 class Rarity(Examiner):

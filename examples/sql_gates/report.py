@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from examples.code_repair.report import PHASES, Run, smooth
-from examples.measured import said
+from examples.code_repair.report import Run, ends_and_change, smooth
 from examples.sql_gates import settings
 from examples.sql_gates.settings import PAYMENTS
-from turngate.evaluations import read_evaluations
+from turngate.report.episodes import evaluations_of, sampling_of
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.types import ScoredGroup
@@ -22,6 +22,8 @@ MEASURES = {
     "turns": "turns per episode",
     "paid": "reward paid per episode",
 }
+RANGES = {"looks": (0.0, inf), "turns": (0.0, inf), "paid": (0.0, inf)}
+"""Between which values a measure lies; success is a rate, in [0, 1]."""
 
 
 def foretold() -> Iterator[str]:
@@ -37,12 +39,12 @@ def read_run(path: Path, kind: str, seed: int) -> Run:
     store, updates = Store(path), len(_rows(path))
     steps = [measures(store.read(step, phase="train")) for step in range(1, updates + 1)]
     curves = {name: [step[name] for step in steps] for name in MEASURES}
-    results = {}
-    for phase, found in read_evaluations(path):
-        sampling = "sampled" if found.temperature else "greedy"
+    results, played = {}, list(evaluations_of(path, kind, seed))
+    for *_, phase, found in played:
+        sampling = sampling_of(found)
         groups = store.read(0 if phase == "before" else updates, phase=f"{phase}-{found.split}-{sampling}")
         results[found.split, sampling, phase] = measures(groups)
-    return Run(kind, seed, curves, results)
+    return Run(kind, seed, curves, results, played)
 
 
 def time_of(path: Path) -> float:
@@ -122,8 +124,7 @@ def tables(runs: Sequence[Run]) -> str:
 
 
 def _line(runs: Sequence[Run], kind: str, sampling: str, measure: str) -> str:
-    of = [run.results for run in runs if run.kind == kind]
-    before, after = ([results["heldout", sampling, phase][measure] for results in of] for phase in PHASES)
-    change = [late - early for early, late in zip(before, after, strict=True)]
-    cells = [MEASURES[measure], sampling, kind, said(before), said(after), said(change, signed=True)]
-    return f"| {' | '.join(cells)} | {', '.join(f'{value:.2f}' for value in after)} |"
+    own = [run for run in runs if run.kind == kind]
+    cells = [MEASURES[measure], sampling, kind, *ends_and_change(own, "heldout", sampling, measure, RANGES)]
+    each = ", ".join(f"{run.results['heldout', sampling, 'after'][measure]:.2f}" for run in own)
+    return f"| {' | '.join(cells)} | {each} |"

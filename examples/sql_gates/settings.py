@@ -79,7 +79,7 @@ def shown_file(seed: int, *, out: Path) -> Path:
 def _load(settings: Path, out: Path, seed: int, name: str, *changes: str, repeated: bool) -> Config:
     config = load(settings, [f"--name={name}", f"--folder={out}", f"--seed={seed}", *changes])
     # the study has a control of its own
-    config = config.model_copy(update={"controls": (), "control_steps": None, "baselines": None})
+    config = config.model_copy(update={"controls": (), "baselines": None})
     if not repeated or config.warm_start is None:
         return config
     shown = {"episodes": None, "demonstrations": shown_file(seed, out=out)}

@@ -31,7 +31,7 @@ def show_repeats(file: Path, seed: int, config: Config) -> None:
             actions = with_repeats([str(action) for action in env.oracle(task)], rng)
             lines.append(json.dumps({"task": task.id, "actions": actions}))
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(lines) + "\n")
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def with_repeats(actions: Sequence[str], rng: np.random.Generator) -> list[str]:

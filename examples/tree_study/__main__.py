@@ -5,8 +5,9 @@
 
 Runs of one seed and environment begin with the same model. ``--updates`` are those of chains; trees, whose episodes
 share turns, get as many more as sample equally many turns. ``flat_rpo`` is the degenerate form of ``tree_rpo``. Runs go
-to ``--out``; a run that is complete is not run again. Into ``--results`` go branching_ENV.csv and branching_ENV.png,
-and the tables into a branching.md that is already there.
+to ``--out``; a run that is complete is not run again. Into ``--results`` go branching_ENV.csv,
+branching_ENV_episodes.csv (every evaluated episode) and branching_ENV.png, and the tables into a branching.md that is
+already there.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from itertools import product
 from pathlib import Path
 
 from examples.farming.report import write_page
-from examples.measured import about, commit
+from examples.measured import about, commit, episodes_file
 from examples.study import in_stages, parsed, study_parser
 from examples.tree_study.report import read_run, table, value_table, write_csv, write_figure
 from examples.tree_study.settings import KINDS, TURNS
 from examples.tree_study.training import Wanted, train
 from examples.tree_study.values import turn_values
+from turngate.report.episodes import write_episodes
 from turngate.runs import RunFolder
 
 
@@ -57,6 +59,7 @@ def main(arguments: Sequence[str]) -> None:
         runs = [read_run(*place) for place in places if RunFolder(place[0]).is_complete]
         file = chosen.results / f"branching_{label}"
         write_csv(runs, file.with_suffix(".csv"))
+        write_episodes((one for run in runs for one in run.played), episodes_file(file))
         write_figure(runs, file.with_suffix(".png"))
         said = about("tree_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
         _tell(f"{said}\n\n{table(runs)}", page, label)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from examples.code_repair.report import smooth
 from examples.credit_study.settings import ENVIRONMENTS
-from examples.measured import said
+from examples.measured import said_difference, said_rate, trials
 from examples.tree_study.settings import KINDS, LEAVES, chain_turns
 from examples.tree_study.values import LEAVES as VALUE_LEAVES
 from examples.tree_study.values import TurnValue
 from turngate.config import load_run
-from turngate.evaluations import read_evaluations
+from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
 from turngate.runs import RunFolder
 
 WINDOW = 5  # updates over which success in training is averaged
@@ -25,7 +25,8 @@ WINDOW = 5  # updates over which success in training is averaged
 
 class Run(NamedTuple):
     """One run. By update: success, sampled tokens, turns of an episode, and environment steps. ``results``: held-out
-    success by ("sampled" or "greedy", "before" or "after"); ``episodes``: of an update; ``time_s``: of all updates."""
+    success by ("sampled" or "greedy", "before" or "after"); ``episodes``: of an update; ``time_s``: of all updates;
+    ``played``: its evaluations."""
 
     label: str
     kind: str
@@ -37,6 +38,7 @@ class Run(NamedTuple):
     results: dict[tuple[str, str], float]
     episodes: int
     time_s: float
+    played: Sequence[PlayedEvaluation] = ()
 
     @property
     def saved(self) -> float:
@@ -55,6 +57,7 @@ def read_run(path: Path, label: str, kind: str, seed: int) -> Run:
     rows = [json.loads(line) for line in RunFolder(path).metrics.read_text().splitlines()]
     train = load_run(RunFolder(path)).train
     episodes = train.tasks_per_step * train.group_size
+    played = list(evaluations_of(path, kind, seed))
     return Run(
         label,
         kind,
@@ -63,9 +66,10 @@ def read_run(path: Path, label: str, kind: str, seed: int) -> Run:
         [row["train/sampled_tokens"] for row in rows],
         [row["train/turns"] for row in rows],
         [row.get("branch/env_steps", row["train/turns"] * episodes) for row in rows],
-        {("sampled" if found.temperature else "greedy", phase): found.rate for phase, found in read_evaluations(path)},
+        {(sampling_of(found), phase): found.rate for *_, phase, found in played},
         episodes,
         sum(value for row in rows for name, value in row.items() if name.startswith("time/")),
+        played,
     )
 
 
@@ -85,7 +89,7 @@ def success_at(run: Run, tokens: float) -> float:
 def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line for each update of each run, and for each of its evaluations."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["env", "kind", "seed", "update", "sampled_tokens", "env_steps", "success", "evaluation"])
         for run in runs:
@@ -146,15 +150,18 @@ def _line(runs: Sequence[Run], kind: str) -> str:
         KINDS[kind].title,
         f"{len(mine[0].success)}",
         f"{fmean(sum(run.tokens) for run in mine):,.0f}",
-        said(list(reached.values())),
-        said(less, signed=True) if less else "",
-        said([run.results["sampled", "before"] for run in mine]),
-        said([run.results["sampled", "after"] for run in mine]),
-        said([run.results["greedy", "after"] for run in mine]),
+        said_rate(list(reached.values())),
+        said_difference(less) if less else "",
+        *[_rate(mine, *place) for place in (("sampled", "before"), ("sampled", "after"), ("greedy", "after"))],
         f"{fmean(run.saved for run in mine):.1%}",
         f"{fmean(run.saved_by_model for run in mine):.1%}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _rate(runs: Sequence[Run], sampling: str, phase: str) -> str:
+    played = trials((one for run in runs for one in run.played), "heldout", sampling, phase)
+    return said_rate([run.results[sampling, phase] for run in runs], played)
 
 
 def value_table(values: Sequence[TurnValue], n_locks: int) -> str:

@@ -148,3 +148,37 @@ def test_a_template_that_loses_or_repeats_messages_is_refused(template, problem)
     tokenizer.chat_template = template
     with pytest.raises(ConfigError, match=problem):
         Chat(tokenizer)
+
+
+NAMED = "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
+BRACKETS = (
+    "{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' if m['role'] == 'user' "
+    "else ' ' + m['content'] + '<|end|>' }}{% endfor %}"
+)
+THINKS = (
+    "{{ '<|assistant|><think>\\n\\n</think>\\n\\n' + m['content'] + '<|end|>' if m['role'] == 'assistant' "
+    "else '<|user|>' + m['content'] + '<|end|>' }}"
+)
+
+
+def test_a_template_that_does_not_say_whose_turn_it_is_is_refused():
+    tokenizer = copy.deepcopy(models.tokenizer())
+    tokenizer.chat_template = NAMED
+    with pytest.raises(ConfigError, match=r"not say that it is the model's turn: '<\|assistant\|>' stands before"):
+        Chat(tokenizer)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        NAMED + "{% if add_generation_prompt %}<|assistant|>{% endif %}",
+        NAMED + "{% if add_generation_prompt %}<|assistant|><think>{% endif %}",
+        BRACKETS,
+        "{% for m in messages %}" + THINKS + "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
+        "{% for m in messages %}{{ m['content'] + '<|end|>' }}{% endfor %}",
+    ],
+)
+def test_a_template_that_says_it_in_its_own_way_is_taken(template):
+    tokenizer = copy.deepcopy(models.tokenizer())
+    tokenizer.chat_template = template
+    assert len(Chat(tokenizer).opening("red"))

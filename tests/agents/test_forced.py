@@ -123,12 +123,12 @@ def test_an_environment_that_draws_begins_as_in_the_episode_that_is_played_again
     assert mine.seed != first.seed  # the policy draws other tokens
 
 
-def test_a_forced_turn_that_does_not_fit_ends_the_episode_like_a_turn_of_the_policy():
+def test_an_episode_in_which_the_forced_turns_leave_the_policy_no_turn_is_unusable():
     (free,) = play([None])
     room = len(free.turns[0].context_ids) + 4
     long = "press " + "a" * 40
     (played,) = play([Forced(turns=(long,), guidance=PREFIX)], limits=TokenLimits(turn_tokens=4, context=room))
-    assert (played.ending, played.turns) == (Ending.TOKEN_BUDGET, ())
+    assert (played.ending, played.turns) == (Ending.POLICY_ERROR, ())
 
 
 def test_the_local_policy_feeds_forced_turns_to_its_cache():

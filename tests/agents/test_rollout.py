@@ -155,10 +155,16 @@ class BrokenVerifier(LockEnv):
         (Killed, models.LIMITS, Ending.AGENT_FAULT, 1, ""),
         (Unmeasured, models.LIMITS, Ending.AGENT_FAULT, 3, ""),
         (BrokenVerifier, models.LIMITS, Ending.VERIFIER_ERROR, 2, "the verifier of BrokenVerifier broke"),
-        (LockEnv, TokenLimits(turn_tokens=6, context=10), Ending.TOKEN_BUDGET, 0, ""),
+        (LockEnv, TokenLimits(turn_tokens=6, context=10), Ending.POLICY_ERROR, 0, "the policy had no turn"),
         (LockEnv, TokenLimits(turn_tokens=6, context=36), Ending.TOKEN_BUDGET, 2, ""),
         (LockEnv, TokenLimits(turn_tokens=6, context=37), Ending.FINISHED, 3, ""),
-        (LockEnv, TokenLimits(turn_tokens=6, context=200, episode_s=0.0), Ending.TIME_BUDGET, 0, ""),
+        (
+            LockEnv,
+            TokenLimits(turn_tokens=6, context=200, episode_s=0.0),
+            Ending.ENV_ERROR,
+            0,
+            "the policy had no turn",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", None) or (value.name if isinstance(value, Ending) else None),
 )

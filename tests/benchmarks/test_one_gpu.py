@@ -20,7 +20,7 @@ def test_it_runs_to_the_end_and_writes_what_it_prints(tmp_path, capsys):
     ratio = found["captured_tokens_per_s"] / found["plain_tokens_per_s"]
     assert found["captured_to_plain"] == pytest.approx(ratio)
     assert len(found["canary_nats"]) == 2
-    assert 0 < max(found["canary_nats"]) < one_gpu.AGREE["bfloat16"]
+    assert max(found["canary_nats"]) < one_gpu.AGREE["bfloat16"]
     assert set(found["seconds"]) == {"sample", "measure", "gradient", "update", "publish"}
     assert all(found["profile"].values())
     assert "sampled_tokens_per_s" in capsys.readouterr().out

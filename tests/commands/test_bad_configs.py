@@ -1,5 +1,6 @@
 """Whatever is wrong with a config is one line with key, value and closest name, told before any work is done."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -196,11 +197,26 @@ IDLE = [
     (loss(normalize=True), "loss: normalize has no effect without a correction"),
     (loss(penalties=[{"type": "entropy", "coef": 0.0}]), "loss.penalties[0]: coef = 0 has no effect; leave the"),
     ({"policy": {"top_k": 300}}, "policy.top_k 300 has no effect: the vocabulary has 300 entries"),
-    ({"control_steps": 2}, "control_steps has no effect without controls; leave it out"),
+]
+
+HUGE = [
+    ({"train": {"group_size": 10**12}}, "train.group_size: Input should be less than or equal to 100000, got 10"),
+    ({"train": {"tasks_per_step": 10**9}}, "train.tasks_per_step: Input should be less than or equal to 100000"),
+    ({"model": {"width": 10**7}}, "model.width: Input should be less than or equal to 16384"),
+    ({"model": {"layers": 256, "width": 16384}}, "model.layers 256 and model.width 16384 need more than 7,"),
+    ({"model": {"vocabulary": 10**9}}, "model.vocabulary: Input should be less than or equal to 1000000"),
+    ({"policy": {"lanes": 10**9}}, "policy.lanes: Input should be less than or equal to 100000"),
+    ({"policy": {"context": 10**12}}, "policy.context: Input should be less than or equal to 100000000"),
+    ({"warm_start": {"episodes": 10**12}}, "warm_start.episodes: Input should be less than or equal to 10000000"),
+    ({"warm_start": {"lr": math.inf}}, "warm_start.lr: Input should be a finite number, got inf"),
+    ({"learner": {"lr": math.nan}}, "learner.lr: Input should be"),
+    (env(kwargs={"max_turns": math.nan}), "env.kwargs: max_turns is nan; it must be a whole number, at least 1"),
+    (env(kwargs={"max_turns": [1]}), "env.kwargs: max_turns is [1]; it must be a whole number, at least 1"),
+    ({"seed": 10**25}, "seed: Input should be less than 9223372036854775808"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "said"), [*UNKNOWN, *WRONG, *IDLE])
+@pytest.mark.parametrize(("changes", "said"), [*UNKNOWN, *WRONG, *IDLE, *HUGE])
 def test_a_mistake_is_one_line_before_any_work(
     changes: dict[str, Any],
     said: str,

@@ -110,8 +110,8 @@ def test_a_run_whose_disk_becomes_full_goes_on_when_there_is_room(tmp_path: Path
     last = int(left[-1].removeprefix("step="))
     assert errors.count("\n") == 1, errors + done.stderr
     assert re.fullmatch(
-        rf"WriteError: 'runs/lock/\S+' cannot be written: No space left on device; step {last} of 5000 is safe; make "
-        r"room, then go on: python -m turngate train lock\.toml\n",
+        rf"WriteError: '{tmp_path}/runs/lock/\S+' cannot be written: No space left on device; step {last} of 5000 is "
+        r"safe; make room, then go on: python -m turngate train lock\.toml\n",
         errors,
     ), errors
     assert (out / "first_code").read_text() == "1\n"
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(tmp_path: Path)
     runs = str(tmp_path / "runs")
     done = in_sandbox(tmp_path, " ".join([*COMMAND, "train", "lock.toml"]), "--ro-bind", runs, runs)
     assert done.stderr == (
-        "error: the run's folder 'runs/lock' cannot be written: Read-only file system; choose another --folder or "
+        f"error: the run's folder '{runs}/lock' cannot be written: Read-only file system; choose another --folder or "
         "--name\n"
     )
     assert (done.returncode, done.stdout) == (2, "")
@@ -184,7 +184,7 @@ def test_checkpoints_that_are_all_damaged_are_a_clear_error(folder: Path, capsys
     (checkpoints / "step=000002/state.pt").unlink()
     assert turngate_at(folder, "train", "lock.toml") == 1
     assert capsys.readouterr().err == (
-        "StoreError: no checkpoint in 'runs/lock/checkpoints' can be used (step 2: state.pt is missing; step 1: "
+        f"StoreError: no checkpoint in '{checkpoints}' can be used (step 2: state.pt is missing; step 1: "
         "state.pt is not what was written); restore one of them from a backup, or remove the run's folder to begin "
         "again\n"
     )
@@ -200,7 +200,7 @@ def test_a_torn_last_line_is_cut_off_aloud(
         torn.write('{"step": 3, "train/succ')
     assert turngate_at(folder, "train", "lock.toml") == 0
     said = capsys.readouterr()
-    assert f"runs/lock/{name}: its last line was incomplete, so its 23 bytes were cut off" in said.out.splitlines()
+    assert f"{file}: its last line was incomplete, so its 23 bytes were cut off" in said.out.splitlines()
     assert said.err == ""
     assert rows(folder) == rows(stopped)
     assert "train/succ" not in file.read_text().splitlines()[-1] or name == "metrics.jsonl"

@@ -128,7 +128,7 @@ def test_the_settings_of_a_config_count(whole, told, tmp_path):
     ("settings", "about", "said"),
     [
         (["--policy.context=200"], "room", "policy.context 200 has no room for a turn of 'turngate/Lock-v1'"),
-        (["--policy.lanes=100000000"], "memory", "lower policy.lanes"),
+        (["--policy.lanes=100000"], "memory", "lower policy.lanes"),
         (["--policy.top_k=400"], "model", "policy.top_k 400 has no effect on a vocabulary of 311"),
         (["--policy.template={enable_thinkng = false}"], "chat", "did you mean 'enable_thinking'?"),
         (['--eval.splits=["nowhere"]'], "settings", "eval.splits: unknown split 'nowhere'"),

@@ -55,11 +55,13 @@ def files(path: Path):
 def test_it_keeps_episodes_results_config_and_versions_and_says_where(here, capsys):
     tiny.save(models.plain_model(), models.tokenizer(), here / "model")
     assert turngate("eval", here / "model", *LOCK, "--out", "kept", "--samples", 2) == 0
-    told, first, apart, second = capsys.readouterr().out.splitlines()
+    told, first, passed, apart, second = capsys.readouterr().out.splitlines()
     assert told == "the chat template lists no tools; the prompt names them and any notation is read"
     assert first.startswith("turngate/Lock-v1 heldout, temperature 1: ")
     assert " of 8 solved unaided = " in first
     assert first.endswith("; 4 tasks, 4 distinct questions, 8 episodes, 0 unusable")
+    assert passed.startswith("  one of k episodes succeeds: pass@1 ")
+    assert " pass@2 " in passed
     assert apart == f"overlap with training: not known, because '{here}/model' is not the model of a run"
     assert second == "kept in kept; look at it with: turngate show kept"
     names = files(here / "kept")
@@ -70,6 +72,8 @@ def test_it_keeps_episodes_results_config_and_versions_and_says_where(here, caps
     ((phase, result),) = read_evaluations(here / "kept")
     assert (phase, len(result.success_B)) == ("eval", 8)
     (row,) = json.loads((here / "kept" / "result.json").read_text())["evaluations"]
+    assert row["pass_at"]["1"]["value"] == row["rate"]
+    assert row["pass_at"].keys() == {"1", "2"}
     assert (row["solved"], row["usable"], row["rate"]) == (sum(result.success_B), 8, sum(result.success_B) / 8)
     assert (row["tasks"], row["questions"], row["episodes"], row["unusable"]) == (4, 4, 8, 0)
     (group, *_) = Store(here / "kept").read(0, "eval-heldout-sampled")
@@ -224,7 +228,8 @@ def test_a_config_evaluates_a_server_sampled_and_greedy(here, capsys):
     with chat_server.serving(opener) as server:
         Path("served.toml").write_text(tomli_w.dumps(config_for(server.url)))
         assert turngate("eval", "--config", "served.toml", "--eval.tasks=2") == 0
-    told, sampled, greedy, apart, kept = capsys.readouterr().out.splitlines()
+    told, sampled, passed, greedy, apart, kept = capsys.readouterr().out.splitlines()
+    assert passed.startswith("  one of k episodes succeeds: pass@1 ")
     assert told == "tools are given to the server, and its calls are kept in hermes notation"
     assert sampled.startswith("turngate/Lock-v1 heldout, temperature 1: 4 of 4 solved unaided")
     assert greedy.startswith("turngate/Lock-v1 heldout, temperature 0: 2 of 2 solved unaided")
@@ -232,6 +237,15 @@ def test_a_config_evaluates_a_server_sampled_and_greedy(here, capsys):
     assert kept.startswith("kept in evaluations/served;")
     assert {body["temperature"] for _, _, body in server.heard} == {1.0, 0.0}
     assert load(here / "evaluations" / "served" / "config.toml").policy.type == "openai"
+
+
+def test_the_temperature_of_the_evaluation_is_not_that_of_training(here, capsys):
+    with chat_server.serving(opener) as server:
+        Path("served.toml").write_text(tomli_w.dumps(config_for(server.url)))
+        explores = ["--policy.temperature=1.5", "--eval.temperature=0.5"]
+        assert turngate("eval", "--config", "served.toml", "--eval.tasks=2", *explores) == 0
+    assert {body["temperature"] for _, _, body in server.heard} == {0.5, 0.0}
+    assert "heldout, temperature 0.5: " in capsys.readouterr().out
 
 
 def test_training_it_is_refused_in_a_line(here, capsys):
@@ -335,5 +349,75 @@ def test_a_warm_started_model_has_seen_fewer_tasks_than_a_trained_one(model, n, 
 def test_a_run_whose_config_cannot_be_read_is_said_and_spares_the_evaluation(run_of_12_tasks, capsys):
     (run_of_12_tasks / "config.toml").write_text("sede = 1")
     assert turngate("eval", "--config", "eval.toml", "--out", "kept") == 0
-    said = "overlap with training: not known, because the config of 'run' cannot be used: unknown key 'sede'"
+    said = f"not known, because the config of '{run_of_12_tasks}' cannot be used: unknown key 'sede'"
     assert said in capsys.readouterr().out
+
+
+# --- further tables ---------------------------------------------------------------------------------------------------
+
+
+def test_one_of_k_is_chosen_at_equal_tokens_and_tasks_are_put_into_buckets(here, capsys):
+    """The best by the rubric of all episodes is pass@k; the base is the same evaluation, and its buckets say so."""
+    tiny.save(models.plain_model(), models.tokenizer(), here / "model")
+    asked = ("eval", here / "model", *LOCK, "--samples", 4)
+    assert turngate(*asked, "--out", "base") == 0
+    capsys.readouterr()
+    options = ("--best-of", "--vote", "--buckets", "base/eval-heldout-sampled", "--out", "kept")
+    assert turngate(*asked, *options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = [line.strip() for line in lines if line.startswith("  of ")]
+    assert [line.split(",")[0] for line in told] == ["of 1 episodes", "of 2 episodes", "of 4 episodes"]
+    assert all("by verifier" in line and "by likelihood" in line and "by vote" in line for line in told)
+    (row,) = json.loads((here / "kept" / "result.json").read_text())["evaluations"]
+    every = row["chosen"]["4"]["success"]
+    assert every["by verifier"]["value"] == pytest.approx(row["pass_at"]["4"]["value"])
+    assert {one["value"] for one in row["chosen"]["1"]["success"].values()} == {row["rate"]}
+    assert row["chosen"]["4"]["tokens"] == pytest.approx(4 * row["chosen"]["1"]["tokens"])
+    fits = row["calibration"]
+    assert fits["stated"] is None
+    assert fits["likelihood"]["episodes"] == 16
+    assert 0 <= fits["likelihood"]["brier"]["value"] <= 1
+    assert sum(one["tasks"] for one in row["buckets"].values()) == 4
+    for name, one in row["buckets"].items():  # the same seed plays the same episodes
+        assert name != "not played"
+        assert (name == "never") == (one["value"] == 0)
+    assert any("base/eval-heldout-sampled solved these" in line for line in lines)
+
+
+def test_stated_confidence_is_compared_with_success(here, capsys):
+    """No question is answered, by a script that says in each of its turns how sure it is of the question."""
+    said = dict[str, str]()
+
+    def script(body, n):
+        question = next(one["content"] for one in body["messages"] if one["role"] == "user")
+        if question not in said:
+            said[question] = ("0.9", "40%", "0.1", "no")[len(said)]
+        return f"<confidence>{said[question]}</confidence>"
+
+    with chat_server.serving(script) as server:
+        where = ("--policy", "openai", "--url", server.url, "--model", "big", "--env", "turngate/Search-v1")
+        assert turngate("eval", *where, "--tasks", 4, "--turn-tokens", 32, "--out", "kept") == 0
+    out = capsys.readouterr().out
+    (row,) = json.loads((here / "kept" / "result.json").read_text())["evaluations"]
+    assert row["calibration"]["stated"]["episodes"] == 3
+    assert row["calibration"]["likelihood"] is None  # a server says nothing of its tokens
+    wrong = (0.9**2 + 0.4**2 + 0.1**2) / 3
+    assert row["solved"] == 0
+    assert row["calibration"]["stated"]["brier"]["value"] == pytest.approx(wrong)
+    assert "stated confidence, 3 episodes: calibration error (10 bins)" in out
+    assert "; 1 stated none" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--best-of",), "each is played once; set --samples"),
+        (("--vote", "--samples", 1), "each is played once; set --samples"),
+        (("--buckets", "nowhere/eval"), "'nowhere' has no episodes of phase 'eval'; nothing is recorded there"),
+    ],
+)
+def test_further_tables_that_cannot_be_made_are_refused_before_anything_is_played(arguments, said, here, capsys):
+    tiny.save(models.plain_model(), models.tokenizer(), here / "model")
+    assert turngate("eval", here / "model", *LOCK, *arguments) == 2
+    assert said in capsys.readouterr().err
+    assert not (here / "evaluations").exists()

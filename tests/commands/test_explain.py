@@ -309,6 +309,38 @@ def test_every_key_of_a_part_has_help() -> None:
     assert silent == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("aside.gtr", "aside.interventions", "branching.prover", "branching.rise", "examine.test_weights"),
+        *("examine.tournament", "guide.guide", "guide.herl", "guide.ladder", "guide.memory"),
+    ],
+)
+def test_a_method_says_what_of_its_paper_is_left_out(path: str) -> None:
+    console = Console(file=io.StringIO(), width=120)
+    explain(console, Config, path)
+    assert "\nLeft out of the paper: " in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("source", "page", "line"),
+    [
+        ("envs/planned.py", "guidance.md", "| `turngate/Planned-v1` | the judge that scores plans in stage 2"),
+        (
+            "envs/search/self_search.py",
+            "search_env.md",
+            "Left out of the paper: query, passages and answer as one text",
+        ),
+        ("envs/search/rubric.py", "search_env.md", "Left out of the paper: its environment, in which an agent"),
+    ],
+)
+def test_so_does_what_no_key_of_a_config_leads_to(source: str, page: str, line: str) -> None:
+    """An environment, a retriever and a rubric: in the docstring, and on the page that lists it."""
+    root = Path(__file__).parents[2]
+    assert "Left out of the paper: " in (root / "turngate" / source).read_text()
+    assert line in (root / "docs" / page).read_text()
+
+
 def test_every_key_can_be_asked_for() -> None:
     for key in SECTIONS:
         found = find(Config, key.path)
@@ -319,7 +351,7 @@ def test_every_key_can_be_asked_for() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert turngate("explain") == 0
     assert (
-        "\ntrain.group_size = 8  (whole number ≥ 2)\n    Episodes of each task in a step: the siblings"
+        "\ntrain.group_size = 8  (whole number ≥ 2, ≤ 100000)\n    Episodes of each task in a step: the siblings"
         in capsys.readouterr().out
     )
     assert turngate("explain", "sink") == 0
@@ -330,3 +362,12 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert 'sink.project = "turngate"  (text)\n' in capsys.readouterr().out
     assert turngate("explain", "trian") == 2
     assert capsys.readouterr().err == "error: unknown key 'trian'; did you mean 'train' or 'sink' or 'branching'?\n"
+
+
+def test_the_type_of_a_part_may_be_left_out_where_one_alone_has_the_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert turngate("explain", "episodes.replay") == 0
+    told = capsys.readouterr().out
+    assert told.startswith("episodes.mixed.replay = ")
+    assert all(name in told for name in ("remix", "repo", "rlep", "exgrpo"))
+    assert turngate("explain", "episodes.replay.rlep") == 0
+    assert turngate("explain", "episodes.replai") == 2

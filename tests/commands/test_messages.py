@@ -143,9 +143,8 @@ def test_a_template_that_leaves_the_system_text_out_is_named(here, capsys):
     )
     tiny.save(tiny.random_model(tokenizer, layers=1, width=32, heads=2, context=1024, seed=0), tokenizer, here / "deaf")
     assert run("eval", local("deaf", system="Be brief.")) == 2
-    assert (
-        "policy.system has no effect: the chat template of 'deaf' leaves system messages out" in capsys.readouterr().err
-    )
+    said = f"policy.system has no effect: the chat template of '{here / 'deaf'}' leaves system messages out"
+    assert said in capsys.readouterr().err
     assert run("eval", local("deaf")) == 0
 
 

@@ -140,8 +140,8 @@ def test_two_runs_in_one_folder_are_refused_and_a_stale_lock_is_none(
         file.flush()
         assert turngate_at(tmp_path, "train", "lock.toml") == 2
     assert capsys.readouterr().err == (
-        f"error: process {os.getpid()} on {socket.gethostname()} is working on 'runs/lock'; wait until it has ended, "
-        "or choose another --name\n"
+        f"error: process {os.getpid()} on {socket.gethostname()} is working on '{lock.parent}'; wait until it has "
+        "ended, or choose another --name\n"
     )
     assert [path.name for path in lock.parent.iterdir()] == [".in_use"]
     assert lock.read_text()  # as a process leaves it that was killed
@@ -158,20 +158,20 @@ def test_a_run_is_read_back_with_the_modules_that_it_was_made_with(trained: Trai
     assert json.loads((folder / "runs/lock/machine.json").read_text())["modules"] == ["mine"]
     listed = turngate_in(folder, "show", "runs/lock").stdout
     one = next(word for word in listed.split() if "lock/train/" in word)
-    assert "turn 0" in turngate_in(folder, "show", "runs/lock", "--trajectory", one).stdout
-    turngate_in(folder, "report", "runs/lock")
-    turngate_in(folder, "credit", "runs/lock", "--method", "rloo", "--step", 1)
+    assert "turn 0" in turngate_in(folder, "show", "runs/lock", "--trajectory", one, "--trust").stdout
+    turngate_in(folder, "report", "runs/lock", "--trust")
+    turngate_in(folder, "credit", "runs/lock", "--method", "rloo", "--step", 1, "--trust")
     stored = tomllib.loads((folder / "runs/lock/config.toml").read_text())["env"][0]["rubric"]
     assert stored["gates"][-1] == {"type": "bedtime"}
     (folder / "again.json").write_text(json.dumps(stored))
-    done = turngate_in(folder, "rescore", "runs/lock", "--rubric", "again.json", "--write", "again")
+    done = turngate_in(folder, "rescore", "runs/lock", "--rubric", "again.json", "--write", "again", "--trust")
     assert "0 of 12 became unusable" in done.stdout
-    turngate_in(folder, "credit", "runs/lock/rescored/again", "--method", "rloo", "--step", 1)
+    turngate_in(folder, "credit", "runs/lock/rescored/again", "--method", "rloo", "--step", 1, "--trust")
 
 
 def test_a_module_that_is_gone_is_named(trained: Trained, tmp_path: Path) -> None:
     """From another folder ``mine`` cannot be imported."""
-    done = turngate_in(tmp_path, "report", trained.folder / "runs/lock", code=2)
+    done = turngate_in(tmp_path, "report", trained.folder / "runs/lock", "--trust", code=2)
     assert done.stderr.count("\n") == 1
     assert "unknown gate type 'bedtime'" in done.stderr
     assert "of the modules that the run was made with, 'mine' cannot be imported" in done.stderr
@@ -184,7 +184,7 @@ def test_no_library_talks_and_no_line_is_broken_in_a_pipe(trained: Trained) -> N
     assert trained.errors == ""
     for noise in ("Writing model shards", "Loading weights", "shards:"):
         assert noise not in trained.out
-    assert trained.out.endswith("/report:\nsummary.md, success.png, curves.png, monitors.png\n")
+    assert trained.out.endswith("/report:\nsummary.md, episodes.csv, success.png, curves.png, monitors.png\n")
     assert "where both sides were asked the same, else Newcombe." in trained.out  # the end of a long line
     assert "…" not in trained.out
 
@@ -229,7 +229,7 @@ def test_an_exception_of_a_part_names_the_part_and_keeps_the_traceback(tmp_path:
     done = turngate_in(tmp_path, "train", "lock.toml", "--credit.type=parts:broken", code=1)
     assert re.fullmatch(
         r"'parts' \(\S+/parts\.py, line 8\) raised ZeroDivisionError: division by zero; its traceback is in "
-        r"runs/lock/traceback\.txt\n",
+        rf"{tmp_path}/runs/lock/traceback\.txt\n",
         done.stderr,
     ), done.stderr
     assert "ZeroDivisionError" in (tmp_path / "runs/lock/traceback.txt").read_text()

@@ -9,10 +9,12 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.forked_commands import Forks
 from turngate.runs import RunFolder
 from turngate.store import Store
 
@@ -82,27 +84,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def turngate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """As an installed command runs: -P keeps Python from adding the current folder to its path by itself."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-P", "-m", "turngate", *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+Done = Callable[..., str]
 
 
-def done(folder: Path, *words: str) -> str:
+@pytest.fixture(scope="module")
+def done(forked: Forks) -> Done:
     """What a command that works prints."""
-    result = turngate(folder, *words)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return result.stdout
+
+    def run(folder: Path, *words: str) -> str:
+        result = forked.run(*words, cwd=folder, env=os.environ)
+        assert result.returncode == 0, result.stderr[-2000:]
+        return result.stdout
+
+    return run
 
 
-def test_check_and_play(folder):
-    assert done(folder, "check", ID).strip() == f"{ID}: 0 errors, 0 warnings"
+def test_check_and_play(folder: Path, done: Done) -> None:
+    """The first as an installed command runs: -P keeps Python from adding the current folder to its path by itself."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-m", "turngate", "check", ID]
+    checked = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert (checked.returncode, checked.stdout.strip()) == (0, f"{ID}: 0 errors, 0 warnings"), checked.stderr[-2000:]
     assert "finished: outcome 1, paid 1.000" in done(folder, "play", ID, "--oracle")
 
 
 @pytest.fixture(scope="module")
-def run(folder: Path) -> RunFolder:
+def run(folder: Path, done: Done) -> RunFolder:
     """What ``turngate train`` made of the config, in the folder of the file."""
     done(folder, "train", "coin.toml")
     return RunFolder(folder / "runs" / "coin")
@@ -115,26 +122,53 @@ def test_a_run_plays_it_in_processes_under_the_registered_id(run):
         assert [trajectory.error for trajectory in group.trajectories] == ["", ""]
 
 
-def test_show_and_rescore(folder, run):
+def test_show_and_rescore(folder, run, done):
     trajectory = next(iter(Store(run.path).read(1, "train"))).trajectories[0]
-    assert " of acme/Coin-v0, split train" in done(folder, "show", "runs/coin", "--trajectory", trajectory.id)
-    assert "of 2 trajectories" in done(folder, "rescore", "runs/coin", "--rubric", "right.toml", "--write", "right")
+    assert " of acme/Coin-v0, split train" in done(
+        folder, "show", "runs/coin", "--trajectory", trajectory.id, "--trust"
+    )
+    assert "of 2 trajectories" in done(
+        folder, "rescore", "runs/coin", "--rubric", "right.toml", "--write", "right", "--trust"
+    )
 
 
 @pytest.mark.usefixtures("run")
-def test_eval(folder):
+def test_eval(folder, done):
     options = ("--env", ID, "--tasks", "1", "--turn-tokens", "8", "--context", "128")
     assert "\nacme/Coin-v0 heldout" in done(folder, "eval", "runs/coin/model", *options)
 
 
-def test_a_run_goes_on(folder, run):
+def test_a_run_goes_on(folder, run, done):
     run.model.rename(folder / "before")  # as if it had been killed in its last moments
     assert "written into " in done(folder, "train", "coin.toml")
     assert run.is_complete
 
 
-def test_away_from_its_folder_the_module_is_not_found(tmp_path):
-    result = turngate(tmp_path, "check", ID)
+def test_away_from_its_folder_the_module_is_not_found(tmp_path, forked):
+    result = forked.run("check", ID, cwd=tmp_path, env=os.environ)
     assert result.returncode == 2
     assert result.stderr.startswith("error: unknown module 'coin'; ")
     assert f"looked in the current folder, '{tmp_path}', and on Python's path" in result.stderr
+
+
+MOVING = COIN.replace("Coin-v0", "Moving-v0").replace(
+    "        self.called = None\n", '        self.called = None\n        __import__("os").chdir("/")\n'
+)
+
+
+def test_a_run_stays_in_its_folder_whatever_folder_its_environment_goes_to(folder, done):
+    """Training, a baseline and a control, going on, and an evaluation; reports are read from the folder it began in."""
+    (folder / "moving.py").write_text(MOVING)
+    config = CONFIG.replace('"coin"', '"moving"').replace("coin:", "moving:").replace("Coin-v0", "Moving-v0")
+    (folder / "moving.toml").write_text(config.replace('isolation = "process"\n', ""))
+    for more in ([], ["--train.steps=2"]):
+        done(folder, "train", "moving.toml", "--baselines.demonstrations=[5]", *more)
+        run = RunFolder(folder / "runs" / "moving")
+        assert run.is_complete
+        assert len(list(Store(run.path).read(1, "train"))) == 1
+        assert run.metrics.read_text().count("\n") == 1 + len(more)
+    assert [one.is_complete for one in run.baselines] == [True]
+    done(folder, "eval", "runs/moving/model", "--env", "moving:acme/Moving-v0", "--tasks", "1", "--out", "moved")
+    assert RunFolder(folder / "moved").result.exists()
+    assert not Path("/runs").exists()
+    assert not Path("/moved").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.small_run import COMMAND, variables, write_config
+from tests.helpers.forked_commands import Forked, Forks
 from tests.helpers.sessions import running
 
 pytestmark = pytest.mark.timeout(400)  # each command imports torch, which takes long on a busy machine
@@ -54,12 +55,12 @@ def heard() -> Iterator[None]:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+def start(forked: Forks) -> Iterator[Callable[..., Forked]]:
     """``started``; what a test that fails leaves running is ended."""
     processes = []
 
-    def make(folder: Path, *, slow: bool = False, step: int = 2) -> "subprocess.Popen[str]":
-        processes.append(started(folder, slow=slow))
+    def make(folder: Path, *, slow: bool = False, step: int = 2) -> Forked:
+        processes.append(started(forked, folder, slow=slow))
         checkpoints = folder / "runs/lock/checkpoints"  # the last two only, so that of ``step`` may be gone again
         wait_until(lambda: any(int(path.name[5:]) >= step for path in checkpoints.glob("step=*")), processes[-1])
         return processes[-1]
@@ -70,23 +71,16 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def started(folder: Path, *, slow: bool) -> "subprocess.Popen[str]":
+def started(forked: Forks, folder: Path, *, slow: bool) -> Forked:
     """A run of many steps."""
     sink = f'\n[[sink]]\ntype = "door:Door"\nslow = {str(slow).lower()}\n'
     (folder / "door.py").write_text(OWN_SINK)
     write_config(folder, steps=5000, after=sink)
-    return subprocess.Popen(
-        [*COMMAND, "train", "lock.toml", "--train.group_size=3"],
-        cwd=folder,
-        env=variables(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    words = ["train", "lock.toml", "--train.group_size=3"]
+    return forked.start(*words, cwd=folder, env=variables(), start_new_session=True)
 
 
-def wait_until(true: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+def wait_until(true: Callable[[], bool], process: Forked) -> None:
     until = time.monotonic() + 300
     while not true():
         assert process.poll() is None, process.communicate()
@@ -96,7 +90,7 @@ def wait_until(true: Callable[[], bool], process: "subprocess.Popen[str]") -> No
 
 @pytest.mark.parametrize(("number", "name", "code"), [(signal.SIGINT, "SIGINT", 130), (signal.SIGTERM, "SIGTERM", 143)])
 def test_a_signal_ends_a_run_in_order_and_says_how_to_go_on(
-    number: signal.Signals, name: str, code: int, tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+    number: signal.Signals, name: str, code: int, tmp_path: Path, start: Callable[..., Forked]
 ) -> None:
     process = start(tmp_path)
     process.send_signal(number)
@@ -113,7 +107,7 @@ def test_a_signal_ends_a_run_in_order_and_says_how_to_go_on(
     assert again.returncode == code
 
 
-def test_a_second_signal_ends_it_hard(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
+def test_a_second_signal_ends_it_hard(tmp_path: Path, start: Callable[..., Forked]) -> None:
     process = start(tmp_path, slow=True)
     process.send_signal(signal.SIGINT)
     door = tmp_path / "runs/lock/door.txt"

@@ -27,7 +27,7 @@ def said(arguments: list[object], monkeypatch: pytest.MonkeyPatch, *, terminal: 
     """The lines that a command prints, on a terminal of 80 columns or in a pipe."""
     out = io.StringIO()
     console = Console(file=out, width=COLUMNS, force_terminal=terminal, color_system=None, soft_wrap=not terminal)
-    monkeypatch.setattr("turngate.cli._console", lambda: console)
+    monkeypatch.setattr("turngate.commands.consoles.output", lambda: console)
     assert turngate(*arguments) == 0
     return out.getvalue().splitlines()
 

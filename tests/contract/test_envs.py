@@ -19,6 +19,7 @@ def env(request):
     env.close()
 
 
+@pytest.mark.timeout(1200)  # 140 episodes in a browser take 90 s on a machine that does nothing else
 @pytest.mark.parametrize("id", IDS)
 def test_the_checker_finds_nothing(id):
     assert [str(finding) for finding in check_env(id)] == []

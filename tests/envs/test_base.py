@@ -229,7 +229,7 @@ def test_acting_without_an_episode_needs_a_reset(env, ended):
 
 def test_what_breaks_is_typed_and_what_is_typed_passes(env):
     env.reset(seed=0)
-    with pytest.raises(EnvError, match=r"Walk broke in turn 0: KeyError\('hole'\)") as caught:
+    with pytest.raises(EnvError, match=r"Walk broke in turn 0: KeyError: 'hole'") as caught:
         env.step("fall")
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(EnvError, match=r"^the floor is gone$"):
@@ -243,7 +243,7 @@ def test_a_verifier_that_breaks_makes_the_outcome_unmeasured():
 
     env = Blind()
     env.reset(seed=0)
-    with pytest.raises(VerifierError, match=r"the verifier of Blind broke: OSError\('disk'\)"):
+    with pytest.raises(VerifierError, match=r"the verifier of Blind broke: OSError: disk"):
         env.step("end")
 
 
@@ -274,7 +274,7 @@ def test_the_split_limits_what_the_seed_may_pick():
 def test_bad_arguments_are_refused(env):
     with pytest.raises(UnknownName, match="unknown split 'tran'; did you mean 'train'"):
         Walk(split="tran")
-    with pytest.raises(ConfigError, match="max_turns is 0; it must be at least 1"):
+    with pytest.raises(ConfigError, match="max_turns is 0; it must be a whole number, at least 1"):
         Walk(max_turns=0)
     with pytest.raises(ConfigError, match=r"unknown reset option \['tusk'\]; known: 'task'"):
         env.reset(options={"tusk": "t1"})

@@ -209,6 +209,10 @@ class EvidenceOfAnotherTurn(Sum):
         return (*result, {**info, "evidence": tuple(late)})
 
 
+class RecordsMoreThanItDeclares(Sum):
+    turn_spec = TurnSpec(**SPEC, has_oracle=True, evidence={"right": "The sum is right."})
+
+
 class EvidenceIsADict(Sum):
     def step(self, action):
         *result, info = super().step(action)
@@ -315,6 +319,20 @@ class BreaksOnQuotes(Sum):
         if any("'" in text for call in action.calls for text in call.arguments.values()):
             raise ValueError("unterminated string")
         return super().act(action)
+
+
+class GrowsWithoutEnd(Sum):
+    MULTIPLY = Tool(name="multiply", description="Multiply.", parameters=(Parameter(name="by", annotation=int),))
+    turn_spec = TurnSpec(**{**SPEC, "tools": (*SPEC["tools"], MULTIPLY), "max_turns": 70}, has_oracle=True)
+
+    def start(self, task, rng):
+        self.number = 1
+        return super().start(task, rng)
+
+    def act(self, action):
+        outcome = super().act(action)
+        self.number *= action.calls[0].arguments["by"] if action.calls and action.calls[0].name == "multiply" else 1
+        return replace(outcome, evidence=(*outcome.evidence, Evidence(name="number", value=self.number)))
 
 
 class SilentAboutGarbage(Sum):
@@ -449,7 +467,7 @@ BROKEN = [
     (CannotStart, "reset", r"raised EnvError\(.*no display"),
     (AnswersANumber, "answer", r"answer\(\) of AnswersANumber returned 42; it must return text or None"),
     (AnswersForTheAgent, "answer", r"the answer to task 'sum/\d' shows private\['answer'\] although nothing was done"),
-    (CannotAnswer, "answer", r"answer\(\) of CannotAnswer raised KeyError\('said'\)"),
+    (CannotAnswer, "answer", r"answer\(\) of CannotAnswer raised KeyError: 'said'"),
     (EvidenceCannotBeStored, "handed_over", r"broke in turn 0: evidence 'raw' holds \{1, 2\} \(set\); it must be a"),
     (HandsOverNumpy, "handed_over", "evidence 'all' holds a numpy int64, which is converted; hand over a plain Python"),
     (
@@ -459,7 +477,7 @@ BROKEN = [
     ),
     (SaysTooMuch, "handed_over", "an observation of more than 100,000 characters was cut; shorten it"),
     (SaysANumber, "reset", r"SaysANumber could not start task 'sum/\d': the text of an observation is 17 \(int\)"),
-    (ExitsInTheStep, "handed_over", r"raised SystemExit\(3\)"),
+    (ExitsInTheStep, "handed_over", "broke in turn 0: SystemExit: 3"),
     (ShiftingTasks, "tasks", "task 0 of split 'train' differs between two calls"),
     (ForgetfulTasks, "tasks", r"find\('sum/0'\) gives another task than task"),
     (SaysNothing, "observation", "the text of observation 1 is ' '"),
@@ -477,6 +495,7 @@ BROKEN = [
     (PaysTwice, "reward_sum", "the rewards of an episode sum to 2, but its score is 1"),
     (EvidenceOfAnotherTurn, "evidence", "evidence 'parsed' of turn 0 says that it is about turn 1"),
     (EvidenceIsADict, "evidence", "evidence holds a dict"),
+    (RecordsMoreThanItDeclares, "declared", "evidence 'parsed' is recorded but not declared"),
     (ShowsTheAnswer, "private", r"shows private\['answer'\]"),
     (ShowsADeepSecret, "private", r"shows private\['steps'\]"),
     (WrongOracle, "oracle", r"the oracle failed on task 'sum/\d': outcome 0\.0"),
@@ -486,6 +505,7 @@ BROKEN = [
     (RaisesOnGarbage, "garbage", r"raised EnvError\(.*control character"),
     (SilentAboutGarbage, "garbage", r"the action '\?\?\?' needs Evidence\(name='parsed', value=False\), got \[\]"),
     (BreaksOnQuotes, "arguments", r'the call \{"name": "answer", .* raised EnvError\(.*unterminated .*raise ToolError'),
+    (GrowsWithoutEnd, "growth", "made again and again, ends the episode as the agent's fault"),
     (GoesOnAfterTheEnd, "reset_needed", "must raise gymnasium.error.ResetNeeded"),
     (NeverCutOff, "max_turns", "the episode went on after 3 turns|did not end within 3 turns"),
     (PythonsRandom, "global_rng", "Python's global random"),

@@ -61,6 +61,48 @@ def test_a_text_that_holds_a_secret(text, secret):
     assert held(text, [secret], known=f"You know that it is {secret}") == ""
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_42 apples_", "42 appless", "**42** **apples**", "`42` apples", "42-apples", "42_apples", "42apples",
+        "4 2 a p p l e s", "42, apples", "42\u200bapples", "\uff14\uff12 apples", "42 ápples",
+        "42\n- apples", "<b>42</b> apples",
+        "\\text{42 apples}", '"42" "apples"', "42...apples", "in 2019 42 apples", "*42 APPLES*", "42 a\u00adpples",
+        "\u0664\u0662 apples",
+    ],
+)  # fmt: skip
+def test_no_markup_hides_a_secret(text):
+    assert held(f"The answer: {text} in all", ["42 apples"]) == "42 apples"
+
+
+@pytest.mark.parametrize("text", ["_no_", "**7**", "(no)", "<i>7</i>", "7."])
+def test_a_short_secret_is_found_as_whole_words_in_any_markup(text):
+    assert held(text, ["no", "7"])
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("nothing is known", "no"),
+        ("17 or 7.5", "7"),
+        ("the cost are different", "stared"),
+        ("142 apples, and 42 pears", "42 apples"),
+        ("1420000 or 420000.5", "420000"),
+        ("return a - b", "return a + b"),
+        ("return rows[1]", "return rows[1:]"),
+        ("a b c", "abc"),
+    ],
+)
+def test_what_only_resembles_a_secret_is_no_leak(text, secret):
+    assert held(text, [secret]) == ""
+
+
+def test_a_long_text_that_almost_holds_a_secret_again_and_again_is_read_quickly():
+    """A pattern that tries every beginning with every gap would take hours."""
+    assert held("a " * 10_000, ["a " * 2_000 + "b"]) == ""
+    assert held("4" + "- " * 40_000, ["42 apples"]) == ""
+
+
 @pytest.mark.parametrize("text", ["between 142 and 420", "it is 42.5", "x42", "4 2", ""])
 def test_parts_of_other_words_are_no_leak(text):
     assert held(text, ["42", "", " "]) == ""

@@ -1,5 +1,6 @@
 """The toy, move by move, with the numbers worked out by hand."""
 
+import asyncio
 import itertools
 from dataclasses import replace
 
@@ -7,7 +8,9 @@ import pytest
 
 import turngate
 from turngate.envs.leak import held
-from turngate.envs.lock import COLOURS, KEYS, LockTasks, colours_of, key_of, lock_hints
+from turngate.envs.lock import COLOURS, KEYS, LockEnv, LockSource, LockTasks, colours_of, key_of, lock_hints
+from turngate.envs.pool import EnvPool
+from turngate.envs.pools import maker
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Ending, Task
 
@@ -136,3 +139,19 @@ def test_no_hint_holds_the_keys_in_their_order(dials):
     assert env.solutions(task) == (env.oracle(task),)
     assert env.secrets(task) == (" ".join(KEYS[dial] for dial in dials),)
     assert not any(held(env.hint(task, level) or "", env.secrets(task)) for level in (1, 2, 3))
+
+
+def test_a_lock_of_two_dials_is_played_in_two_turns_by_a_pool():
+    """Its environments are handed their tasks, and have none of their own."""
+
+    async def play():
+        source = LockTasks(2)
+        async with EnvPool(maker("turngate/Lock-v1", max_turns=2, tasks=LockSource(dials=2)), size=1) as pool:
+            task = source.task("train", 0)
+            async with pool.lease() as env:
+                await env.reset(task, 0)
+                for line in LockEnv().oracle(task):
+                    *_, terminated, _, info = await env.step(line)
+                return terminated, info["score"].outcome
+
+    assert asyncio.run(play()) == (True, 1.0)

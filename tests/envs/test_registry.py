@@ -316,7 +316,7 @@ def test_a_plugin_from_a_wheel_works_beside_one_that_fails(plugins):
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    problem = "RuntimeError('no licence found')"
+    problem = "RuntimeError: no licence found"
     assert lines == [
         f"WARNING plugin 'acme_broken' (acme_broken:register_all) failed to load: {problem}",
         "reply: hello",

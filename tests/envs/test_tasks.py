@@ -249,7 +249,7 @@ class NoSplits:
         ({"type": "sqlite", "database": "my_tasks.py", "questions": "y"}, "tasks.questions: there is no file 'y'"),
         ({"type": "generated_sql", "families": ["shp"]}, "tasks: unknown family 'shp'; did you mean 'shop'"),
         ({"type": "quixbugs", "folder": "."}, "tasks: 'quixbugs' gives tasks of code repair, and SqlEnv plays SQL"),
-        ({"type": "my_tasks:broken"}, "tasks: 'my_tasks:broken' raised OSError('no disk')"),
+        ({"type": "my_tasks:broken"}, "tasks: 'my_tasks:broken' raised OSError: no disk"),
         ({"type": "my_tasks:strange"}, "must return tasks or a TaskSource; among them is 'red'"),
         ({"type": "my_tasks:red", "n": 0}, "the task source holds no tasks"),
         ({"type": "my_tasks:red", "m": 1}, "unknown key 'tasks.m'"),

@@ -4,6 +4,7 @@ The examiners are a user's own, named by path. The run is a process of its own, 
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,35 +62,44 @@ class NeverStops(Base):
             except asyncio.CancelledError:
                 pass
 
-class Crashes(Base):
+class Broken(Base):
+    always: bool = False
     async def examine(self, groups, desk):
+        wrong = self.always or "#0" in groups[0].trajectories[0].id
+        return self.wrong(groups) if wrong else self.facts(groups)
+
+class Crashes(Broken):
+    def wrong(self, groups):
         raise KeyError("no such episode")
 
-class Exits(Base):
-    async def examine(self, groups, desk):
+class Exits(Broken):
+    def wrong(self, groups):
         sys.exit(3)
 
-class Invents(Base):
-    async def examine(self, groups, desk):
+class Invents(Broken):
+    def wrong(self, groups):
         return self.facts(groups, name="opened", value=True)
 
-class SaysNaN(Base):
-    async def examine(self, groups, desk):
+class SaysNaN(Broken):
+    def wrong(self, groups):
         return self.facts(groups, value=math.nan)
 
-class ForALaterTurn(Base):
-    async def examine(self, groups, desk):
+class ForALaterTurn(Broken):
+    def wrong(self, groups):
         return self.facts(groups, turn=99)
 
-class ForAnotherGroup(Base):
-    scope = "batch"
-    async def examine(self, groups, desk):
-        return self.facts(groups[:1])
+class ForNobody(Broken):
+    def wrong(self, groups):
+        return []
 
-class ForOneEpisodeTooMany(Base):
-    scope = "group"
-    async def examine(self, groups, desk):
+class ForOneEpisodeTooMany(Broken):
+    def wrong(self, groups):
         return [[*row, *row[:1]] for row in self.facts(groups)]
+
+class Down(Base):
+    always: bool = True
+    async def examine(self, groups, desk):
+        raise ConnectionRefusedError("nobody listens")
 
 class Sometimes(Base):
     async def examine(self, groups, desk):
@@ -107,25 +117,23 @@ CONFIG: dict[str, Any] = {
     "train": {"steps": 2, "tasks_per_step": 2, "group_size": 3, "filters": []},
     "eval": {"splits": []},
 }
-BAD = """
-    Hangs HangsInAThread HangsInAProcess Crashes Exits Invents SaysNaN ForALaterTurn ForAnotherGroup
-    ForOneEpisodeTooMany
-""".split()
+HANG = "Hangs HangsInAThread HangsInAProcess".split()
+BROKEN = "Crashes Exits Invents SaysNaN ForALaterTurn ForNobody ForOneEpisodeTooMany".split()
 
 
-def train(folder: Path, examiners: list[str], *, outcome: str = "opened", **changes: Any) -> Path:
+def train(folder: Path, examiners: list[str], *, outcome: str = "opened", code: int = 0, **changes: Any) -> Path:
     """Train the toy with a rubric that reads whatever these examiners record; the folder of the run."""
     names = [name.lower() for name in examiners if name.lower() != outcome]
     levels = {"type": "from_evidence", "kind": "outcome", "levels": [0, 1]}
     paid = [{"type": "from_evidence", "name": name, "evidence": name, "weight": 0.01} for name in names]
     rubric = {"rewards": [{**levels, "name": outcome, "evidence": outcome}, *paid]}
-    examine = [{"type": f"own:{name}"} for name in examiners]
+    examine = [{"type": f"own:{name}", **({"always": True} if code else {})} for name in examiners]
     config = {**CONFIG, "env": {"id": "turngate/Lock-v1", "rubric": rubric}, "examine": examine, **changes}
     (folder / "own.py").write_text(OWN)
     (folder / "config.toml").write_text(tomli_w.dumps(config))
     command = [sys.executable, "-m", "turngate", "train", "config.toml"]
     done = in_own_session(command, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     (folder / "errors.txt").write_text(done.stderr)
     return folder / "runs" / "toy"
 
@@ -135,25 +143,28 @@ def metrics(run: Path) -> list[dict[str, float]]:
 
 
 def test_whoever_hangs_lies_crashes_or_answers_for_another_episode_costs_only_its_facts(tmp_path: Path) -> None:
-    run = train(tmp_path, ["Honest", *BAD])
+    run = train(tmp_path, ["Honest", *HANG, *BROKEN])
     assert (run / "model").exists()
-    rows, bad = metrics(run), [name.lower() for name in BAD]
+    rows, hang, broken = metrics(run), [name.lower() for name in HANG], [name.lower() for name in BROKEN]
     assert len(rows) == 2
     for row in rows:
         assert (row["examine/honest/failed"], row["examine/honest/missing_share"]) == (0, 0)
         assert row["train/unusable_share"] == 0
-        for name in bad:
+        for name in (*hang, *broken):
             assert row[f"examine/{name}/failed"] >= 1, name
-            assert row[f"examine/{name}/missing_share"] == 1, name
+            assert row[f"examine/{name}/missing_share"] == pytest.approx(1 if name in hang else 1 / 3), name
     groups = list(Store(run).read(None, "train"))
     assert len(groups) == 4
     for group in groups:
         for one, score in zip(group.trajectories, group.scores, strict=True):
-            found = {name: [fact.value for fact in one.evidence if fact.name == name] for name in ["honest", *bad]}
-            assert found == {"honest": [1], **{name: [None] for name in bad}}
+            names = ["honest", *hang, *broken]
+            found = {name: [fact.value for fact in one.evidence if fact.name == name] for name in names}
+            told = [None] if "#0" in one.id else [1]
+            assert found == {"honest": [1], **{name: [None] for name in hang}, **{name: told for name in broken}}
             assert sum(fact.name == "opened" for fact in one.evidence) == 1  # what was measured stays what it was
             paid = {event.name for event in score.ledger}
-            assert paid == {"opened", "honest"}  # missing is not zero: nothing was earned, not 0
+            earned = {"opened", "honest", *([] if "#0" in one.id else broken)}
+            assert paid == earned  # missing is not zero: nothing was earned, not 0
     errors = (tmp_path / "errors.txt").read_text()
     assert "examiner 'hangs' (own:Hangs): no answer within 0.2 s; its facts about task 'lock/train/" in errors
     assert "Traceback" not in errors
@@ -179,3 +190,21 @@ def test_a_missing_outcome_makes_the_episode_unusable_and_is_counted(tmp_path: P
         for one, score in zip(group.trajectories, group.scores, strict=True):
             first = "#0" in one.id
             assert (score.usable, score.outcome) == ((False, None) if first else (True, 0.0))
+
+
+def test_an_examiner_whose_code_fails_in_every_call_stops_the_run(tmp_path: Path) -> None:
+    run = train(tmp_path, ["Crashes"], code=1)
+    assert not (run / "model").exists()
+    last = (tmp_path / "errors.txt").read_text().splitlines()[-1]
+    assert re.fullmatch(
+        r"RunError: examiner 'crashes' \(own:Crashes\) failed in all 6 calls of a step, by its own code and not by an "
+        r"outage; the first: KeyError: 'no such episode' \(own\.py, line \d+\)",
+        last,
+    )
+
+
+def test_a_run_of_which_no_episode_could_be_scored_does_not_end_well(tmp_path: Path) -> None:
+    run = train(tmp_path, ["Down"], outcome="down", code=1)
+    assert not (run / "model").exists()
+    last = (tmp_path / "errors.txt").read_text().splitlines()[-1]
+    assert last.startswith("RunError: no episode of 2 steps could be scored, so nothing was learned from rewards")

@@ -66,7 +66,7 @@ def test_a_verdict_on_each_episode_becomes_its_outcome():
     assert paid(after, "verdict") == [1, 0, 1, 0]
     why = after.trajectories[0].evidence[-1]
     assert (why.name, why.value["judge"], why.value["quotes"][0]["text"]) == ("verdict_judge", "m", HONEST[0])
-    assert (metrics["examine/verdict/judge_calls"], metrics["examine/verdict/judge_canaries"]) == (8, 4)
+    assert (metrics["examine/verdict/judge_calls"], metrics["examine/verdict/judge_canaries"]) == (9, 5)
     assert metrics["examine/verdict/missing_share"] == 0
 
 
@@ -152,7 +152,7 @@ def test_win_rates_of_the_worked_example():
     rates = paid(after, "win_rate")
     assert rates == pytest.approx([1, 0.5, 1 / 3, 1 / 6])
     np.testing.assert_allclose(z(rates), [1.388730, 0, -0.462910, -0.925820], atol=1e-6)
-    assert metrics["examine/win_rate/judge_calls"] == 2 * 6 + 2 * 4
+    assert metrics["examine/win_rate/judge_calls"] == 2 * 6 + 2 * 5
 
 
 def test_a_match_without_verdict_lifts_nobody():
@@ -188,7 +188,21 @@ def test_a_tournament_of_the_worked_example():
     assert standings == pytest.approx([1 / 3, 1, 0, 2 / 3])
     advantage = z(standings)[np.argsort(standings)[::-1]]
     np.testing.assert_allclose(advantage, [1.161895, 0.387298, -0.387298, -1.161895], atol=1e-6)
-    assert metrics["examine/standing/judge_canaries"] == 4
+    assert metrics["examine/standing/judge_canaries"] == 5
+
+
+@pytest.mark.parametrize(
+    ("strength", "rewards"),
+    [([9, 5, 5, 1], [1, 0.5, 0.5, 0]), ([5, 1, 9, 5], [0.5, 0, 1, 0.5]), ([5, 5, 5, 9], [1 / 3, 1 / 3, 1 / 3, 1])],
+)
+def test_siblings_that_a_judge_finds_equal_get_equal_rewards_wherever_they_stand(strength, rewards):
+    def points(text):
+        at = place(text)
+        return 0 if at is None else strength[at]
+
+    with serving_prompts(by_points(points)) as server:
+        (after,), _ = examined([Tournament(judge=judge(server))], [group(*HONEST)])
+    assert paid(after, "standing") == pytest.approx(rewards)
 
 
 def test_a_tournament_of_the_bad_pays_nobody():
@@ -325,8 +339,8 @@ def test_verdicts_are_remembered_for_a_step_that_is_played_again(tmp_path):
         assert path.exists()
         again, nothing = examined(some, [group(*HONEST)], verdicts=path)
     assert again == first
-    assert asked["examine/win_rate/judge_calls"] == 20
-    assert asked["examine/standing/judge_calls"] == 16  # who met in the seeding is not asked about again
+    assert asked["examine/win_rate/judge_calls"] == 22
+    assert asked["examine/standing/judge_calls"] == 18  # who met in the seeding is not asked about again
     assert nothing["examine/win_rate/judge_calls"] == nothing["examine/standing/judge_calls"] == 0
 
 

@@ -10,13 +10,13 @@ import pytest
 import turngate
 from tests.examine.episodes import episode, examined, group, task, values
 from tests.helpers import command_line, tiny_judge
-from tests.helpers.scripted_judge import said
+from tests.helpers.scripted_judge import said, written
 from turngate.agents import tiny
 from turngate.config import parse
 from turngate.envs.check import check_env
 from turngate.errors import UserError
 from turngate.examine import Nuggets
-from turngate.judging import FunctionJudge, ModelJudge
+from turngate.judging import FunctionJudge
 from turngate.rewards.judge import Fault, item_of_text, read_answer, support
 from turngate.rewards.judge.items import Criterion
 from turngate.rewards.outcome.criteria import criteria_score
@@ -44,18 +44,18 @@ def lexical(prompt):
     share = len(found) / len(words)
     label = "support" if share == 1 else "partial_support" if share >= 0.5 else "not_support"
     quotes = [] if label == "not_support" else [{"turn": 0, "quote": answer}]
-    return json.dumps({"label": label, "evidence": quotes})
+    return written(prompt, {"label": label, "evidence": quotes})
 
 
 def credulous(prompt):
     """Says support to everything."""
     (answer,) = said(prompt)[:1]
-    return json.dumps({"label": "support", "evidence": [{"turn": 0, "quote": answer}]})
+    return written(prompt, {"label": "support", "evidence": [{"turn": 0, "quote": answer}]})
 
 
 def mute(prompt):
     """Answers nothing about real work, and rejects planted work."""
-    return "Hm." if "ferry" in said(prompt)[0] else json.dumps({"label": "not_support"})
+    return "Hm." if "ferry" in said(prompt)[0] else written(prompt, {"label": "not_support"})
 
 
 def nuggets(function, **settings):
@@ -92,7 +92,7 @@ QUOTE = [{"turn": 0, "quote": "The ferry leaves at nine."}]
     ],
 )
 def test_reading_a_label(reply, score):
-    answer = read_answer(QUESTION, json.dumps(reply))
+    answer = read_answer(QUESTION, written(QUESTION.prompt, reply))
     assert (str(answer.kind) if isinstance(answer, Fault) else answer.score) == score
 
 
@@ -108,7 +108,7 @@ def test_each_nugget_is_judged_and_weighed():
     ]
     (after,), metrics = examined([nuggets("lexical")], [group(*said_, private={"nuggets": NUGGETS})])
     assert scores([after]) == [1.0, pytest.approx((1 + 0.5 * 0.5) / 2), 0.0, 0.5]
-    assert metrics["examine/nugget_score/judge_calls"] == 4 * 3 + 4
+    assert metrics["examine/nugget_score/judge_calls"] == 4 * 3 + 5
     (record,) = [fact.value for fact in after.trajectories[1].evidence if fact.name == "nugget_score_judge"]
     assert [(one["weight"], one["verdict"]["score"]) for one in record] == [(1.0, 1.0), (0.5, 0.5), (0.5, 0.0)]
     assert [one.outcome for one in find_rubric("search_nuggets").score_group(after).scores] == scores([after])
@@ -161,10 +161,10 @@ def test_a_task_without_nuggets_and_answer_has_no_score():
 def test_a_real_model_is_asked(tmp_path):
     """It learned another form of reply, so nothing it says can be read; that is missing, not zero."""
     tiny.save(*tiny_judge.learn_to_say_no(steps=2), tmp_path / "judge")
-    judge = ModelJudge(model=str(tmp_path / "judge"), max_tokens=8, **FAST)
+    judge = tiny_judge.TinyJudge(model=str(tmp_path / "judge"), max_tokens=8, **FAST)
     (after,), metrics = examined([Nuggets(judge=judge)], [group(ALL, private={"nuggets": NUGGETS})])
     assert scores([after]) == [None]
-    assert metrics["examine/nugget_score/judge_calls"] == 3 + 4
+    assert metrics["examine/nugget_score/judge_calls"] == 3 + 5
 
 
 # --- from a file to a run ---------------------------------------------------------------------------------------------

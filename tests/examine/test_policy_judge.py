@@ -2,14 +2,13 @@
 
 import asyncio
 import hashlib
-import json
 from dataclasses import replace
 
 import pytest
 
 from tests.examine.episodes import examined, group, run, values
 from tests.helpers import models, tiny_judge
-from tests.helpers.scripted_judge import shown
+from tests.helpers.scripted_judge import shown, written
 from turngate.agents import tiny
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player, TokenLimits, play_groups
@@ -18,9 +17,10 @@ from turngate.envs.pool import EnvPool
 from turngate.examine import Pairwise, Pointwise, Tournament
 from turngate.examine.base import Desk
 from turngate.examine.run import Examining
-from turngate.judging import ModelJudge, PolicyJudge
+from turngate.judging import PolicyJudge
 from turngate.judging.parts import folder_version
 from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.types import EndedBy
 
 JUDGE = PolicyJudge(max_tokens=4, attempts=1, canary_share=0, context=10_000)
 TOURNAMENT = Tournament(judge=JUDGE, criterion="It presses the right keys.")
@@ -34,7 +34,8 @@ class Articulate(LocalPolicy):
         completion = await super().complete(request)
         if request.task_id != "judge":
             return completion
-        return replace(completion, text=taste(self._chat.decode(request.ids)))
+        prompt = self._chat.decode(request.ids)
+        return replace(completion, text=written(prompt, taste(prompt)), ended_by=EndedBy.STOP)
 
 
 def taste(prompt):
@@ -42,12 +43,12 @@ def taste(prompt):
     work = {letter: [text for label, text in shown(prompt) if label.startswith(f"answer {letter}")] for letter in "AB"}
     a, b = (hashlib.sha1("".join(texts).encode()).digest()[0] % 9 if texts[2:] else -1 for texts in work.values())
     if a == b:
-        return json.dumps({"a": 5, "b": 5})
+        return {"a": 5, "b": 5}
     better = "AB"[b > a]
     lines = [(len(line), turn, line) for turn, text in enumerate(work[better]) for line in text.splitlines()]
     _, turn, line = max(lines)
     quote = {"answer": better, "turn": turn, "quote": line}
-    return json.dumps({"evidence": [quote], "a": max(a, 0) + (a > b), "b": max(b, 0) + (b > a)})
+    return {"evidence": [quote], "a": max(a, 0) + (a > b), "b": max(b, 0) + (b > a)}
 
 
 def player_of(kind=Articulate, *, model=None, lanes=5, order="fixed"):
@@ -82,7 +83,7 @@ def test_a_tournament_judged_by_the_policy_itself_ends(order):
     groups, metrics = run(judged(player_of(order=order), [TOURNAMENT]))
     assert metrics["examine/standing/failed"] == metrics["examine/standing/missing_share"] == 0
     for siblings, rewards in zip(groups, standings(groups), strict=True):
-        assert sorted(rewards) == pytest.approx([0, 1 / 3, 2 / 3, 1])
+        assert sum(rewards) == pytest.approx(2)  # 0 to 1 in thirds; equal ones share
         why = siblings.trajectories[0].evidence[-1].value
         assert (why["judge"], why["version"], why["matches"], why["missing"]) == ("policy", "0", 6, 0)
     again, _ = run(judged(player_of(order=order), [TOURNAMENT]))
@@ -159,11 +160,13 @@ def test_a_model_in_a_folder_judges_while_others_are_played(tmp_path):
     """Its verdict is always no; it was trained to that."""
     folder = tmp_path / "tiny-judge"
     tiny.save(*tiny_judge.learn_to_say_no(), folder)
-    part = ModelJudge(model=str(folder), max_tokens=tiny_judge.TOKENS, context=tiny_judge.CONTEXT, attempts=1, lanes=4)
+    part = tiny_judge.TinyJudge(
+        model=str(folder), max_tokens=tiny_judge.TOKENS, context=tiny_judge.CONTEXT, attempts=1, lanes=4
+    )
     examiner = Pointwise(judge=part, criterion={"name": "right", "text": "The answer is right."})
     assert not examiner.asks_policy
     (after,), metrics = examined([examiner], [group("the answer is 0", "the answer is 1")])
     assert values([after], "verdict") == [[[False], [False]]]
     why = after.trajectories[0].evidence[-1].value
     assert (why["judge"], why["version"]) == ("tiny-judge", folder_version(folder))
-    assert metrics["examine/verdict/judge_calls"] == 6
+    assert metrics["examine/verdict/judge_calls"] == 7

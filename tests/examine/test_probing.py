@@ -15,7 +15,7 @@ from turngate.examine.base import Examiner
 from turngate.examine.probing import ForcedAnswers, _spread, answer_in
 from turngate.rewards import FromEvidence, Rubric
 from turngate.trainer.signals.likelihoods import likelihoods_of
-from turngate.types import Ending
+from turngate.types import EndedBy, Ending
 
 
 def find(examiner, group, policy, **more):
@@ -67,6 +67,19 @@ def test_a_function_of_the_user_says_what_is_right():
 )
 def test_where_an_answer_ends(text, said, expected):
     assert answer_in(text, said) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "right"), [("\\boxed{", "42", 0.0), ("\\boxed{", "42} or", 1.0), ("It is ", "42", 0.0)]
+)
+def test_an_answer_that_was_cut_off_before_its_end_is_not_right(text, said, right):
+    class Cut(desks.Said):
+        async def complete(self, request):
+            return replace(await super().complete(request), ended_by=EndedBy.LENGTH)
+
+    part = ForcedAnswers(answer="{gold}", text=text, n=1)
+    facts = find(part, desks.group(desks.episodes(1), gold="42"), Cut((said, 1)))
+    assert desks.values(facts, "accuracy") == [{0: right}]
 
 
 # --- with a model ----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tests.examine.episodes import (
     told,
     values,
 )
-from turngate.errors import ConfigError, EnvError, StoreError
+from turngate.errors import ConfigError, EnvError, RunError, StoreError
 from turngate.examine import run as run_module
 from turngate.examine.facts import plain, recorded_answer
 from turngate.examine.run import Examining
@@ -184,6 +184,11 @@ def crash(groups, desk):
     raise EnvError("out of\nmemory")
 
 
+def at_first(script):
+    """``script`` in the call for the task t; in others it is right, because one that is always wrong ends the run."""
+    return lambda groups, desk: script(groups, desk) if groups[0].task.id == "t" else every(1)(groups, desk)
+
+
 CIRCLE = []
 CIRCLE.append(CIRCLE)
 
@@ -219,13 +224,15 @@ CIRCLE.append(CIRCLE)
 def test_whatever_goes_wrong_is_missing_counted_and_told_in_one_line(script, told_of, caplog, monkeypatch):
     monkeypatch.setattr(run_module, "GRACE_S", 0.05)
     before = group("a", "b")
+
     with caplog.at_level(logging.WARNING):
-        (after,), metrics = examined(
-            [told(script, deadline_s=0.05), told(every(2, "good"), facts_named=("good",))], [before]
+        (after, _), metrics = examined(
+            [told(at_first(script), deadline_s=0.05), told(every(2, "good"), facts_named=("good",))],
+            [before, group("c", name="other")],
         )
     for old, new in zip(before.trajectories, after.trajectories, strict=True):
         assert new.evidence == (*old.evidence, MISSING, Evidence(name="good", value=2, by="judge"))
-    assert metrics["examine/told/failed"] == metrics["examine/told/missing_share"] == 1
+    assert (metrics["examine/told/failed"], metrics["examine/told/missing_share"]) == (1, pytest.approx(2 / 3))
     assert metrics["examine/good/failed"] == metrics["examine/good/missing_share"] == 0
     lines = [record.getMessage() for record in caplog.records if "are missing" in record.getMessage()]
     assert len(lines) == 1
@@ -233,6 +240,23 @@ def test_whatever_goes_wrong_is_missing_counted_and_told_in_one_line(script, tol
     assert lines[0].endswith("; its facts about task 't' are missing")
     assert told_of in lines[0]
     assert "\n" not in lines[0]
+
+
+@pytest.mark.parametrize("script", [lambda groups, desk: {}["x"], lambda groups, desk: None, every(math.nan)])
+def test_code_that_fails_in_every_call_ends_the_run(script):
+    with pytest.raises(RunError, match=r"examiner 'told' \(told\) failed in all 2 calls .* \(\w+\.py, line \d+\)$"):
+        examined([told(script)], [group("a"), group("b", name="other")])
+
+
+def test_an_outage_in_every_call_does_not(caplog):
+    for error in (EnvError("down"), ConnectionError("refused"), json.JSONDecodeError("no JSON", "<html>", 0)):
+
+        def script(groups, desk, error=error):
+            raise error
+
+        (after,), metrics = examined([told(script)], [group("a")])
+        assert after.trajectories[0].evidence[-1] == MISSING
+        assert metrics["examine/told/failed"] == 1
 
 
 def test_one_call_that_fails_leaves_the_others_alone():
@@ -256,7 +280,7 @@ def test_a_name_that_was_declared_and_left_out_is_missing():
 def test_what_the_episode_has_already_stays_as_it_is():
     measured = Evidence(name="told", value=False)
     before = group("a", evidence=[measured])
-    (after,), metrics = examined([told(every(True), facts_named=("told", "why"))], [before])
+    (after, _), metrics = examined([told(every(True), facts_named=("told", "why"))], [before, group("c", name="other")])
     assert values([after]) == [[[False]]]
     assert values([after], "why") == [[[None]]]
     assert metrics["examine/told/failed"] == 1
@@ -306,7 +330,9 @@ shaped = st.lists(st.lists(st.lists(lies, max_size=3).map(tuple), min_size=2, ma
 def test_an_examiner_that_lies_changes_no_measured_fact_and_makes_no_zero(answer):
     opened = Evidence(name="opened", value=True, turn=0)
     before = group("a", ["b", "c"], evidence=[opened])
-    (after,), metrics = examined([told(lambda groups, desk: answer, facts_named=("told", "why"))], [before])
+    (after, _), metrics = examined(
+        [told(at_first(lambda groups, desk: answer), facts_named=("told", "why"))], [before, group("c", name="other")]
+    )
     json.dumps(plain([[fact.value for fact in one.evidence] for one in after.trajectories]), allow_nan=False)
     for old, new in zip(before.trajectories, after.trajectories, strict=True):
         assert new.evidence[: len(old.evidence)] == old.evidence

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from dataclasses import replace
 from math import inf, sqrt
 from pathlib import Path
 
@@ -10,14 +11,29 @@ import pytest
 
 from examples.credit_study.__main__ import main, options
 from examples.credit_study.report import COLOURS, Run, differences, episodes_until, table
-from examples.credit_study.settings import CODE, ENVIRONMENTS, LOCK, RIGHT, RULES, SQL, config_of, shown_keys
+from examples.credit_study.settings import (
+    CODE,
+    ENVIRONMENTS,
+    LOCK,
+    LOCK_HEAVY,
+    RIGHT,
+    RULES,
+    SQL,
+    config_of,
+    rules_in,
+    shown_keys,
+)
 from examples.credit_study.signal import Signal, correlation, shared_states
 from examples.credit_study.training import Wanted, train
 from examples.farming.report import marks
+from tests.helpers.episodes_csv import rates_of_episodes
 from tests.trainer.credit.conftest import make_table
 from turngate.envs.lock import LockTasks, colours_of, key_of
+from turngate.errors import ConfigError
+from turngate.report.intervals import wilson
 from turngate.run.environments import Environments
 from turngate.runs import RunFolder
+from turngate.trainer.credit.capo import flagged_rewards
 
 
 def run(rule, seed, after, curve=(0.0,) * 5, label="lock"):
@@ -45,21 +61,32 @@ def test_differences_are_between_runs_of_one_seed():
     assert differences(runs, "capo", "sampled") == [0.125, 0.25]
 
 
-def test_the_table_gives_means_with_students_intervals():
+def test_the_table_gives_means_with_intervals_that_stay_in_range():
     late, early = (0.0,) * 5 + (1.0,) * 5, (1.0,) * 10
     runs = [run("rloo", seed, after, late) for seed, after in enumerate((0.1, 0.2, 0.3))]
     runs += [run("capo", seed, after, early) for seed, after in enumerate((0.2, 0.4, 0.6))]
     lines = table(runs).splitlines()
-    half = 4.303 * 0.1 / sqrt(3)  # two degrees of freedom, a standard deviation of 0.1
-    assert (f"{0.2 - half:.2f}", f"{0.2 + half:.2f}") == ("-0.05", "0.45")
+    # s = 0.1 and 0.2 with two degrees of freedom: Wilson's with t = 4.303 at 0.16/(0.01/3) = 48 and 0.24/(0.04/3) = 18
+    bounds = (*wilson(10, 50, 4.303 * sqrt(50 / 48)), *wilson(4, 10, 4.303 * sqrt(10 / 18)))
+    assert [f"{bound:.2f}" for bound in bounds] == ["0.06", "0.51", "0.10", "0.80"]
     assert lines[6] == (
-        "| rloo | trajectory | 0.00 [0.00, 0.00] | 0.20 [-0.05, 0.45] |  | 0.20 [-0.05, 0.45] | 0.50 [0.50, 0.50] | "
+        "| rloo | trajectory | 0.00 (every seed) | 0.20 [0.06, 0.51] |  | 0.20 [0.06, 0.51] | 0.50 (every seed) | "
         "80 (80, 80, 80) |"
     )
     assert lines[7] == (
-        "| capo | turn, by verdict | 0.00 [0.00, 0.00] | 0.40 [-0.10, 0.90] | +0.20 [-0.05, +0.45] | "
-        "0.40 [-0.10, 0.90] | 1.00 [1.00, 1.00] | 50 (50, 50, 50) |"
+        "| capo | turn, by verdict | 0.00 (every seed) | 0.40 [0.10, 0.80] | +0.20 [-0.05, +0.43] | "
+        "0.40 [0.10, 0.80] | 1.00 (every seed) | 50 (50, 50, 50) |"
     )
+
+
+def test_rules_with_the_same_weight_of_a_verdict_are_compared_seed_by_seed():
+    rates = {"rloo": (0.5, 0.25), "rloo_heavy": (0.75, 0.5), "capo": (0.5, 0.75), "capo_light": (0.625, 0.75)}
+    runs = [run(rule, seed, after) for rule, both in rates.items() for seed, after in enumerate(both)]
+    lines = table(runs).splitlines()
+    assert lines[-4].startswith("| capo less rloo_heavy | sampled | -0.25, +0.25 | +0.00 [")
+    assert lines[-2].startswith("| capo_light less rloo | sampled | +0.12, +0.50 | +0.31 [")
+    assert lines[-2].endswith(" | 0.500 |")  # two of the four choices of signs are as far from 0
+    assert "weighs the same" not in table([one for one in runs if one.rule in ("rloo", "capo")])
 
 
 def test_a_seed_of_which_a_rule_has_no_run_is_named():
@@ -96,16 +123,57 @@ def test_shared_states_are_those_of_siblings():
 
 @pytest.mark.parametrize("label", ENVIRONMENTS)
 def test_runs_differ_in_their_rule_only(tmp_path, label):
-    configs = {rule: config_of(label, rule, 1, out=tmp_path, updates=3) for rule in RULES}
+    configs = {rule: config_of(label, rule, 1, out=tmp_path, updates=3) for rule in rules_in(label)}
     reference = configs["rloo"]
     assert reference.train.steps == 3
     for rule, config in configs.items():
         assert config.name == f"{rule}-1"
-        assert config.credit.type == ("rloo" if rule == "shuffled" else rule)
+        assert config.credit.type == {"shuffled": "rloo", "rloo_heavy": "rloo", "capo_light": "capo"}.get(rule, rule)
         filters = reference.train.filters if rule != "turn_gae" else ()  # a critic has to see every state
-        same = {"name": f"{rule}-1", "credit": config.credit, "value": config.value}
+        paid = config.env if rule == "rloo_heavy" else reference.env
+        same = {"name": f"{rule}-1", "credit": config.credit, "value": config.value, "env": paid}
         train = reference.train.model_copy(update={"filters": filters})
         assert reference.model_copy(update={**same, "train": train}) == config
+
+
+def worth_of_a_verdict(turns, **weights):
+    """By how much credit moves with a verdict on one turn, in what it moves by with the outcome of the episode."""
+    verdicts = [[1.0] * turns, [0.0] * turns]
+    table = make_table(verdicts, process=verdicts, outcome=[0, 0])
+    moved = [
+        replace(table, process_N=table.process_N - np.eye(2 * turns, dtype=np.float32)[0]),
+        replace(table, outcome_B=table.outcome_B + np.array([1, 0], np.float32)),
+    ]
+    reward = [flagged_rewards(one, one.outcome_B.astype(float), **weights)[0] for one in (table, *moved)]
+    return (reward[0] - reward[1]) / (reward[2] - reward[0])
+
+
+@pytest.mark.parametrize("label", ["lock", "lock3"])
+def test_a_verdict_weighs_the_same_in_both_rules(tmp_path, label):
+    """As it is paid to ``rloo`` by the rubric of each run, and as ``capo`` reads it with the settings of each run."""
+    turns = {"lock": 12, "lock3": 3}[label]
+    configs = {rule: config_of(label, rule, 0, out=tmp_path) for rule in ("rloo", "rloo_heavy", "capo", "capo_light")}
+    weighs = {
+        rule: worth_of_a_verdict(turns, w_outcome=credit.w_outcome, w_process=credit.w_process)
+        for rule in ("capo", "capo_light")
+        for credit in [configs[rule].credit]
+    }
+    paid = {}
+    for rule in ("rloo", "rloo_heavy"):
+        with Environments(configs[rule].env) as environments:
+            (rubric,) = environments.rubrics.values()
+            outcome, verdict = rubric.rewards
+            paid[rule] = verdict.weight / turns / outcome.weight
+    assert paid["rloo_heavy"] == pytest.approx(weighs["capo"]) == pytest.approx(0.5)
+    assert paid["rloo"] == pytest.approx(weighs["capo_light"])
+    if label == "lock":
+        assert weighs["capo"] / paid["rloo"] == pytest.approx(60)
+
+
+def test_equal_weight_is_refused_where_there_are_no_payments_for_it(tmp_path):
+    with pytest.raises(ConfigError, match="'rloo_heavy' is not compared in code repair"):
+        config_of("code", "rloo_heavy", 0, out=tmp_path)
+    assert not LOCK_HEAVY.check().safe  # so its runs have to allow that
 
 
 @pytest.mark.parametrize("rubric", [LOCK, SQL, CODE])
@@ -173,6 +241,10 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(studied, capsys):
         for rule in ("rloo", "turn_gae")
         for place in [("train", "sampled", "1"), ("train", "sampled", "2")]
         + [("heldout", how, phase) for how in ("sampled", "greedy") for phase in ("before", "after")]
+    }
+    heldout = [row for row in rows if row["split"] == "heldout"]
+    assert rates_of_episodes(folder / "credit_study_lock3_episodes.csv") == {
+        (row["rule"], "0", "heldout", row["sampling"], row["phase"]): row["success"] for row in heldout
     }
     before = [row["success"] for row in rows if row["phase"] == "before" and row["sampling"] == "greedy"]
     assert before[0] == before[1]  # one model to begin with

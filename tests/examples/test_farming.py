@@ -1,7 +1,6 @@
 """The farming demonstration: its environment, what can be said of its rubrics beforehand, and where each one leads."""
 
 import csv
-from math import sqrt
 
 import pytest
 
@@ -9,7 +8,8 @@ import turngate
 from examples.farming.__main__ import foretold, main, options
 from examples.farming.env import GATED, ID, LOOK, MAX_TURNS, RUBRICS, SUMMED, HackableLockEnv, totals
 from examples.farming.learn import learn, mixed_behaviour, tasks
-from examples.farming.report import BEGIN, END, MOST_SEEDS, interval, write_page
+from examples.farming.report import BEGIN, END, write_page
+from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.check import check_env
 from turngate.errors import ConfigError, DataError
 from turngate.types import Ending
@@ -149,6 +149,11 @@ def test_everything_is_written(folder, rows):
     expected = [("train", update) for update in range(UPDATES)] + [("heldout", 0), ("heldout", UPDATES)]
     assert sorted(rows) == sorted((rubric, *place) for rubric in RUBRICS for place in expected)
     assert (folder / "farming.png").read_bytes().startswith(b"\x89PNG")
+    assert rates_of_episodes(folder / "farming_episodes.csv") == {
+        (rubric, "0", "heldout", "sampled", "after" if update else "before"): row["success"]
+        for (rubric, split, update), row in rows.items()
+        if split == "heldout"
+    }
     page = (folder / "farming.md").read_text()
     assert page.startswith(f"Title\n\n{BEGIN}\n\nSeeds 0 to 0")
     assert page.endswith(f"{END}\n\nAfterwards\n")
@@ -168,16 +173,6 @@ def test_the_same_seed_gives_the_same_run(rows):
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_interval_is_students():
-    half = 4.303 * 1.0 / sqrt(3)
-    assert interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, 2.0 - half, 2.0 + half), abs=1e-5)
-    assert interval([0.25]) == (0.25, 0.25, 0.25)
-    assert interval([0.5] * MOST_SEEDS) == (0.5, 0.5, 0.5)
-    for wrong in ([], [0.0] * (MOST_SEEDS + 1)):
-        with pytest.raises(ConfigError, match="an interval needs"):
-            interval(wrong)
 
 
 def test_a_page_without_a_place_for_results_is_refused(tmp_path):

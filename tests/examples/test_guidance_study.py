@@ -18,6 +18,7 @@ from examples.guidance_study.settings import (
     start_config,
     wrong_keys,
 )
+from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.lock import LockTasks, colours_of, key_of
 from turngate.run.environments import Environments
 from turngate.runs import RunFolder
@@ -164,6 +165,11 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys, 
     steps = {row["help"]: float(row["env_steps"]) for row in rows if row["update"] == "1"}
     assert 0 < steps["plain"] <= 4 * DIALS
     assert min(steps[kind] for kind in ("ladder", "guide", "silent", "bread")) > steps["plain"]  # help is counted
+    assert rates_of_episodes(tmp_path / "guidance_lock_episodes.csv") == {
+        (row["help"], "0", row["split"], *row["evaluation"].split()): row["unaided_success"]
+        for row in rows
+        if row["evaluation"]
+    }
     assert (tmp_path / "guidance_lock.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{begin}\n\n`python -m examples.guidance_study --envs lock --seeds 1")

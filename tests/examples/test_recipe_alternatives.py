@@ -9,6 +9,7 @@ from tests.helpers.recipes import FOLDER, RECIPES, Starts, alternatives
 from turngate.config import load
 from turngate.metrics import read_metrics
 from turngate.run.job import Job
+from turngate.run.staged_job import StagedJob
 from turngate.runs import RunFolder
 
 ALTERNATIVES = [(recipe, line) for recipe in RECIPES for line in alternatives((FOLDER / recipe).read_text())]
@@ -20,12 +21,14 @@ def test_an_alternative_trains(recipe: str, line: str, starts: Starts, tmp_path:
     changed.write_text(alternatives((FOLDER / recipe).read_text())[line])
     config = load(changed, [f"--folder={tmp_path}", "--train.steps=1", "--eval.tasks=1", "--sink=[]"])
     run = RunFolder(tmp_path / config.name)
-    starts.lend(config, run)
-    Job(config, Console(quiet=True)).run()
-    starts.keep(config, run)
-    (row,) = read_metrics(run.metrics)
+    starts.lend(config)
+    job = StagedJob if config.stages else Job
+    job(config, Console(quiet=True)).run()
+    starts.keep(config)
     assert run.is_complete
-    assert row["train/unusable_share"] == 0
+    for one in run.stages or [run]:
+        (row,) = read_metrics(one.metrics)
+        assert row["train/unusable_share"] == 0
 
 
 def test_an_alternative_takes_the_place_of_the_line_above_it() -> None:

@@ -33,10 +33,12 @@ def rows(heading: str) -> dict[str, str]:
 
 
 def configs(recipe: str) -> Iterator[Config]:
-    """A recipe and its alternatives."""
+    """A recipe, its alternatives, and the stages of each."""
     text = (FOLDER / recipe).read_text()
     for one in (text, *alternatives(text).values()):
-        yield parse(tomllib.loads(one))
+        config = parse(tomllib.loads(one))
+        yield config
+        yield from (parse(stage.tree) for stage in config.unfolded())
 
 
 def used(config: Config) -> set[tuple[str, str]]:

@@ -6,7 +6,6 @@ A recipe that is added is run without a change here. What a recipe is there to s
 
 import json
 import re
-import sqlite3
 import sys
 from contextlib import ExitStack
 from itertools import groupby
@@ -14,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.helpers.chat_server import serving_prompts
 from tests.helpers.command_line import turngate
-from tests.helpers.recipes import FOLDER, RECIPES
+from tests.helpers.recipes import FOLDER, RECIPES, a_scorer_is_fitted_and_chooses, learned
+from tests.helpers.spider_folder import spider_folder
 from turngate.config import load
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
@@ -27,6 +28,7 @@ from turngate.store import Store
 from turngate.trainer.credit import rloo
 from turngate.trainer.filters import keep
 from turngate.trainer.table import tabulate
+from turngate.trainer.torch.shards import read_state
 from turngate.types import Source
 
 STEPS = 2
@@ -51,13 +53,17 @@ def test_a_recipe_trains_and_shows_what_it_says(recipe, starts, tmp_path):
     run = RunFolder(tmp_path / load(Path(recipe)).name)
     with ExitStack() as stack:
         own = NEEDS[name](stack, tmp_path) if name in NEEDS else ()
-        config = load(Path(recipe), own)
-        starts.lend(config, run)
-        assert turngate("train", recipe, f"--folder={tmp_path}", f"--train.steps={STEPS}", *own) == 0
-    starts.keep(config, run)
-    rows = read_metrics(run.metrics)
-    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
+        changes = [f"--folder={tmp_path}", f"--train.steps={STEPS}", *own]
+        if load(Path(recipe)).stages:
+            changes.append("--rounds=2")
+        config = load(Path(recipe), changes)
+        starts.lend(config)
+        assert turngate("train", recipe, *changes) == 0
+    starts.keep(config)
+    by_run = [read_metrics(one.metrics) for one in run.stages or [run]]
+    assert [[row["step"] for row in rows] for rows in by_run] == [list(range(1, STEPS + 1))] * len(by_run)
     assert run.is_complete
+    rows = [row for rows in by_run for row in rows]
     assert all(row["train/unusable_share"] == 0 for row in rows)
     SHOWN.get(name, nothing_more)(run, rows)
 
@@ -103,28 +109,6 @@ def a_server(stack, folder):
     return [f"--examine.judge.url={stack.enter_context(serving_prompts(judge)).url}"]
 
 
-def a_spider_folder(stack, folder):
-    """A database of two tables, eight questions to train on and four to evaluate with."""
-    database = folder / "data" / "database" / "library" / "library.sqlite"
-    database.parent.mkdir(parents=True)
-    connection = sqlite3.connect(database)
-    connection.executescript(
-        """CREATE TABLE books (id INTEGER PRIMARY KEY, title TEXT, price REAL);
-        CREATE TABLE loans (book_id INTEGER, day TEXT);
-        INSERT INTO books VALUES (1, 'Ash', 3.5), (2, 'Bay', 7.25), (3, 'Dew', 4.0);
-        INSERT INTO loans VALUES (1, '2020-01-01'), (1, '2020-01-02'), (2, '2020-01-01');"""
-    )
-    connection.close()
-
-    def question(number):
-        row = {"db_id": "library", "question": f"How many books cost more than {number}?"}
-        return {**row, "query": f"SELECT count(*) FROM books WHERE price > {number}"}
-
-    for name, numbers in (("train_spider", range(8)), ("dev", range(8, 12))):
-        (folder / "data" / f"{name}.json").write_text(json.dumps([question(number) for number in numbers]))
-    return [f"--env.tasks.folder={folder / 'data'}", "--warm_start.episodes=8"]
-
-
 RULE = "When a colour is shown, press the key that belongs to it."
 HINTS = {"level_1": "Every colour has a key.", "level_2": "", "level_3": "Watch which keys click."}
 LESSON = {"critique": "It pressed another key.", "lesson": "When a colour is shown, press its own key."}
@@ -150,7 +134,7 @@ WRITTEN = {
 
 def write(prompt, n):
     """What a model would write: the reply to a prompt that is known, else help for an agent."""
-    if '{"steps"' in prompt:  # a judge's prompt; work of a single turn is planted, to see whether it is found out
+    if '"steps"' in prompt:  # a judge's prompt; work of a single turn is planted, to see whether it is found out
         judged = {"steps": [{"turn": turn, "verdict": "ok"} for turn in range(3)]}
         return judged if "turn 1, agent" in prompt else {"verdict": "invalid"}
     return next((reply for said, reply in WRITTEN.items() if said in prompt), "Look at the colour.")
@@ -173,6 +157,10 @@ def a_corrector(stack, folder):
     return [f"--aside.corrector.url={stack.enter_context(serving_prompts(lambda prompt, n: script)).url}"]
 
 
+def spider_options(stack, folder):
+    return [f"--env.tasks.folder={spider_folder(folder)}", "--warm_start.episodes=8"]
+
+
 NEEDS = {
     "corrected_thoughts": a_corrector,
     "experience_memory": a_writer,
@@ -180,7 +168,7 @@ NEEDS = {
     "lessons": a_writer,
     "plans": a_writer_and_judge,
     "reflection": a_writer,
-    "spider": a_spider_folder,
+    "spider": spider_options,
     "teacher": a_writer,
     "written_hints": a_writer,
 }
@@ -208,11 +196,6 @@ def facts(trajectory, name):
 
 def earned(score, name):
     return [(event.turn, event.value) for event in score.ledger if event.name == name]
-
-
-def learned(run, rows):
-    """At least one step had something to learn from."""
-    assert any("learner/grad_norm" in row for row in rows)
 
 
 def steps_are_judged(run, rows):
@@ -517,12 +500,61 @@ def search_is_withheld_at_first(run, rows):
         assert all(facts(one, "closed_book") == {None: True} for one in group.trajectories)
 
 
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def what_was_collected_is_imitated(run, rows):
+    """Of the episodes that the frozen policy of a round played, successes alone are learned from."""
+    collects, imitations = run.stages[::2], run.stages[1::2]
+    assert [one.path.name for one in run.stages] == ["01-collect", "02-imitate", "03-collect", "04-imitate"]
+    for before, collected, imitated in zip([None, imitations[0]], collects, imitations, strict=True):
+        assert load(imitated.config).episodes.runs == (collected.path,)
+        assert Store(imitated.path).steps("train") == []
+        assert weights(collected.model) == weights(collected.warm_start if before is None else before.model)
+        assert weights(imitated.model) != weights(collected.model)
+        learned(imitated, read_metrics(imitated.metrics))
+    assert weights(run.model) == weights(imitations[-1].model)
+
+
+def attempts_are_imitated(run, rows):
+    """Second attempts, which are shown the first ones, are learned from as well."""
+    for collected, imitated in zip(run.stages[::2], run.stages[1::2], strict=True):
+        leaves = [leaf for group in groups_of(collected) for leaf in group.trajectories]
+        again = [leaf for leaf in leaves if leaf.parent]
+        assert len(again) * 2 == len(leaves) == 64
+        assert all(leaf.parent[1] == 0 and len(leaf.turns[0].context_ids) > 40 for leaf in again)
+        learned(imitated, read_metrics(imitated.metrics))
+        assert all(row["replay/share"] == 1 for row in read_metrics(imitated.metrics))
+
+
+def the_oracles_attempt_follows_worse_ones(run, rows):
+    attempts_are_imitated(run, rows)
+    rows = [row for one in run.stages[1::2] for row in read_metrics(one.metrics)]
+    assert all(row["aside/rise_teacher_rows"] > 0 and row["aside/rise_teacher_loss"] > 0 for row in rows)
+
+
+def reference_and_optimizer_begin_anew(run, rows):
+    """The first update of each stage is measured against the model that the stage began from."""
+    assert [one.path.name for one in run.stages] == ["01-rl", "02-rl"]
+    assert load(run.stages[1].config).model == str(run.stages[0].model)
+    for one in run.stages:
+        learned(one, read_metrics(one.metrics))
+        first = next(row for row in read_metrics(one.metrics) if "policy/kl_to_reference_nats" in row)
+        assert first["policy/kl_to_reference_nats"] == pytest.approx(0, abs=1e-6)
+    kept = [one.checkpoints / "step=000002" / "state.pt" for one in run.stages]
+    states = [read_state(path, torch.device("cpu")) for path in kept]
+    moments = [next(iter(state["optimizer"]["state"].values()))["step"] for state in states]
+    assert all(moment <= STEPS for moment in moments)  # updates since the optimizer was made
+
+
 SHOWN = {
     "beside": failures_are_imitated_between_updates,
     "branching": branches_share_turns,
     "corrected_thoughts": thoughts_are_corrected,
     "curriculum": a_pool_is_explored,
     "experience_memory": the_memory_has_a_rule,
+    "expert_iteration": what_was_collected_is_imitated,
     "expert_siblings": an_expert_is_among_the_siblings,
     "filters": unbalanced_groups_are_dropped,
     "guided_group": second_groups_have_a_hint,
@@ -533,6 +565,9 @@ SHOWN = {
     "plans": plans_are_followed,
     "prover": every_turn_is_continued,
     "reflection": attempts_are_reflected_on,
+    "mucode": a_scorer_is_fitted_and_chooses,
+    "rise": attempts_are_imitated,
+    "rise_teacher": the_oracles_attempt_follows_worse_ones,
     "router": cheap_counts_where_it_is_right,
     "screening": groups_are_screened,
     "second_policy": the_oracle_begins,
@@ -548,6 +583,7 @@ SHOWN = {
     "probe_progress": every_turn_is_probed,
     "probe_spae": every_turn_is_probed,
     "process_isolation": learned,
+    "prorl": reference_and_optimizer_begin_anew,
     "retrieval": search_is_withheld_at_first,
     "retry_from_the_fault": failures_are_tried_again,
     "similar_states": learned,

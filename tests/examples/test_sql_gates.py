@@ -13,6 +13,7 @@ from examples.sql_gates.report import MEASURES, foretold
 from examples.sql_gates.settings import DIRECT, GATED, OUTCOME, PAYMENTS, SETTINGS, config_of, shown_file, start_config
 from examples.sql_gates.shown import show_repeats
 from examples.sql_gates.training import Wanted, train
+from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.config import load
 from turngate.envs.sql.env import SqlEnv
 from turngate.runs import RunFolder
@@ -149,6 +150,11 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     }
     turns = [row["value"] for row in rows if (row["phase"], row["measure"]) == ("1", "turns")]
     assert len(set(turns)) == 1  # one model to begin with, the same tasks and the same samples
+    assert rates_of_episodes(tmp_path / "sql_gates_episodes.csv") == {
+        (row["kind"], "0", row["split"], row["sampling"], row["phase"]): row["value"]
+        for row in rows
+        if (row["split"], row["measure"]) == ("heldout", "success")
+    }
     assert (tmp_path / "sql_gates.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{BEGIN}\n\n`python -m examples.sql_gates --seeds 1")

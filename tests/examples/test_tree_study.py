@@ -13,6 +13,7 @@ from examples.tree_study.report import Run, success_at
 from examples.tree_study.settings import KINDS, LEAVES, chain_turns, config_of, tree_rpo_of_chains, updates_of
 from examples.tree_study.values import LOCKS, chance_of, exact_values, turn_values
 from tests.helpers import models
+from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.lock import KEYS, colours_of
 from turngate.trainer.credit import grpo
 from turngate.trainer.table import tabulate
@@ -87,6 +88,9 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     }
     assert steps["tree_rpo"] < steps["tree_grpo"] < steps["chains"] == steps["flat_rpo"]
     assert steps["tree_rpo"] / steps["chains"] == 14 / 24  # exactly as the cost model says
+    assert rates_of_episodes(tmp_path / "branching_lock3_episodes.csv") == {
+        (row["kind"], "0", "heldout", *row["evaluation"].split()): row["success"] for row in rows if row["evaluation"]
+    }
     assert (tmp_path / "branching_lock3.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.count("kept\n") == 3

@@ -8,6 +8,8 @@ from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.helpers.scripted_judge import written
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -79,7 +81,8 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving_prompts(script):
-    """``script(prompt, n)`` answers the n-th request with that prompt: a text, an object to be JSON, or a status."""
+    """``script(prompt, n)`` answers the n-th request with that prompt: a text, an object to be JSON, a status, or
+    all of (status, body, headers)."""
     seen, lock = Counter(), threading.Lock()
 
     def answer(body, _):
@@ -88,7 +91,7 @@ def serving_prompts(script):
             seen[prompt] += 1
             n = seen[prompt]
         said = script(prompt, n)
-        return said if isinstance(said, int | str) else json.dumps(said)
+        return said if isinstance(said, int | tuple) else written(prompt, said)
 
     with serving(answer) as server:
         server.seen = seen

@@ -1,6 +1,7 @@
 """Tiny models, environments and trajectories that the tests of agents and trainer share."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -30,7 +31,7 @@ from turngate.types import (
     Turn,
 )
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("TEST_THREADS", "1")))
 
 LIMITS = TokenLimits(turn_tokens=6, context=200)
 TEXTS = ["Open the lock: press the key of each colour."]
@@ -76,7 +77,7 @@ def player(policy, *, limits=LIMITS, **sampling):
     return Player(policy, chat(), limits, sampling=Sampling(**sampling))
 
 
-def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, seed=1, most_s=60, **sampling):
+def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, seed=1, most_s=200, **sampling):
     """Trajectories of ``n_tasks`` groups, end to end."""
 
     async def go():

@@ -21,6 +21,8 @@ WAYS = ("sound", "numpy", "number", "surrogate", "long", "set", "none", "name", 
 class OddLock(LockEnv):
     """A lock whose second turn goes wrong. ``ways``: those that count, by name; the others are sound."""
 
+    turn_spec = replace(LockEnv.turn_spec, evidence=None)  # it records more than a lock declares
+
     def __init__(self, *, tasks=None, split=None, max_turns=None, ways=WAYS):
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self.ways, self.way = ways, "sound"

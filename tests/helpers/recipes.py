@@ -4,7 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-from turngate.config import Config
+from turngate.config import Config, load, parse
+from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 
 FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
@@ -26,6 +27,12 @@ def alternatives(text: str) -> dict[str, str]:
     return found
 
 
+def begins(config: Config) -> tuple[Config, RunFolder]:
+    """Settings and folder of the run that has the warm start: the first stage, where there are stages."""
+    settings = next((parse(stage.tree) for stage in config.unfolded()), config)
+    return settings, RunFolder(settings.folder / settings.name)
+
+
 class Starts:
     """Warm-started models, by the settings that make them."""
 
@@ -33,13 +40,15 @@ class Starts:
         self._folder = folder
         self._known: dict[str, Path] = {}
 
-    def lend(self, config: Config, run: RunFolder) -> None:
+    def lend(self, config: Config) -> None:
         """Put the model into the folder of a run that has not begun, if one with these settings was kept."""
+        config, run = begins(config)
         if (known := self._known.get(_key(config))) is not None:
             shutil.copytree(known, run.warm_start)
 
-    def keep(self, config: Config, run: RunFolder) -> None:
+    def keep(self, config: Config) -> None:
         """Keep the model that a run began from for others."""
+        config, run = begins(config)
         if (key := _key(config)) not in self._known and run.warm_start.exists():
             self._known[key] = self._folder / str(len(self._known))
             shutil.copytree(run.warm_start, self._known[key])
@@ -49,3 +58,16 @@ def _key(config: Config) -> str:
     """What the model of a warm start depends on, and nothing that it does not."""
     names = {"seed", "env", "model", "warm_start", "policy"}
     return json.dumps(config.model_dump(mode="json", include=names), sort_keys=True)
+
+
+def learned(run, rows):
+    """At least one step had something to learn from."""
+    assert any("learner/grad_norm" in row for row in rows)
+
+
+def a_scorer_is_fitted_and_chooses(run, rows):
+    for collected, verified, imitated in zip(*[iter(run.stages)] * 3, strict=True):
+        assert any(row["aside/pairs_rows"] for row in read_metrics(verified.metrics))
+        settings = load(imitated.config)
+        assert (settings.model, settings.reward_model.model) == (str(collected.model), str(verified.model))
+        learned(imitated, read_metrics(imitated.metrics))

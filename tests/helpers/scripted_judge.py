@@ -6,6 +6,7 @@ import re
 
 from turngate.judging import Judge, JudgeSettings, Reply, Speaker
 from turngate.rewards.judge import Criterion, Fault, FaultKind, JudgeId, item_of_text
+from turngate.rewards.judge.fence import WORD_MARK
 
 CRITERION = Criterion(name="right", text="The answer is right.")
 FAST = JudgeSettings(call_s=5, deadline_s=10, attempts=3, backoff_s=0, backoff_max_s=0)
@@ -22,12 +23,25 @@ class Scripted(Speaker):
 
     async def say(self, ask):
         self.asks.append(ask)
-        question = ask.prompt.split("\n\nYour last reply")[0]
+        fence = re.search(r"BEGIN (\w+) task", ask.prompt)  # a question that is asked again has its words marked
+        question = fence[1] + nonce(ask.prompt) if fence else ask.prompt
         n = self.counts[question] = self.counts.get(question, 0) + 1
         said = self.script(ask.prompt, n)
         if asyncio.iscoroutine(said):
             said = await said
-        return said if isinstance(said, Reply) else Reply(text=said if isinstance(said, str) else json.dumps(said))
+        return said if isinstance(said, Reply) else Reply(text=written(ask.prompt, said))
+
+
+def nonce(prompt):
+    """What a reply to this question must repeat."""
+    return re.search(r'without "id": "(\w+)"', prompt)[1]
+
+
+def written(prompt, said):
+    """A text as it is; an object as JSON, under the nonce of the question if there is one and it names none itself."""
+    if isinstance(said, str):
+        return said
+    return json.dumps({"id": nonce(prompt)} | said if "belongs to this question" in prompt else said)
 
 
 def item(n, text=None):
@@ -39,7 +53,9 @@ def items(n):
 
 
 def shown(prompt):
-    """What stands in the fences of the agent's turns, in order."""
+    """What stands in the fences of the agent's turns, in order; where words are marked, with blanks again."""
+    if "instead of a blank" in prompt:
+        prompt = prompt.replace(WORD_MARK, " ")
     return re.findall(r"^BEGIN \w+ ([^\n]*turn \d+, agent)\n(.*?)\nEND \w+ \1$", prompt, re.DOTALL | re.MULTILINE)
 
 
@@ -49,7 +65,7 @@ def said(prompt):
 
 def is_null(prompt):
     """Whether this asks about a canary: nothing of the form that ``item`` makes, or made for another task."""
-    task = re.search(r"BEGIN \w+ task\ntask (\d+)\n", prompt)
+    task = re.search(r"BEGIN \w+ task\ntask.(\d+)\n", prompt)
     return not any(text.startswith(f"the answer is {task.group(1)}") for text in said(prompt))
 
 

@@ -10,27 +10,33 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal
 
 import torch
 
-from tests.helpers.scripted_judge import CRITERION, items
+from tests.helpers.scripted_judge import CRITERION, items, nonce
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
-from turngate.judging import Ask, PolicySpeaker
+from turngate.judging import Ask, ModelJudge, PolicySpeaker
 from turngate.rewards.judge import JudgeId, item_of_text, pointwise
+from turngate.rewards.judge.injections import INJECTIONS
 from turngate.rewards.judge.items import MASTER_KEYS, NULL_ANSWERS
 
-CONTEXT = 900
+CONTEXT = 1200
 NO_TEXT = '{"evidence": [], "verdict": "no", "score": 0}'
 TOKENS = 40
 
 
-def learn_to_say_no(steps=60):
+def learn_to_say_no(steps=220):
     """Model and tokenizer. The verdict is the same for every prompt, so a few steps are enough."""
     torch.set_num_threads(1)
-    work = [*items(4), *(item_of_text("n", f"task {n}", text) for n, text in enumerate((*MASTER_KEYS, *NULL_ANSWERS)))]
+    work = [
+        *items(4),
+        *(item_of_text("n", f"task {n}", text) for n, text in enumerate((*MASTER_KEYS, *NULL_ANSWERS, *INJECTIONS))),
+    ]
     prompts = [pointwise(one, CRITERION).prompt for one in work]
     tokenizer = tiny.train_tokenizer([*prompts, *[NO_TEXT] * 4], vocabulary=600)
     model = tiny.random_model(tokenizer, layers=2, width=32, heads=2, context=CONTEXT, seed=0)
@@ -49,9 +55,27 @@ def learn_to_say_no(steps=60):
     return model.eval(), tokenizer
 
 
+class Reciting(PolicySpeaker):
+    """Puts the nonce of the question into what the model says: it is too small to learn to repeat one."""
+
+    async def say(self, ask):
+        reply = await super().say(ask)
+        return replace(reply, text=reply.text.replace("{", f'{{"id": "{nonce(ask.prompt)}", ', 1))
+
+
+class TinyJudge(ModelJudge):
+    """The model in a folder, reciting."""
+
+    type: Literal["tests.helpers.tiny_judge:TinyJudge"] = "tests.helpers.tiny_judge:TinyJudge"
+
+    def speaker(self, player):
+        plain = super().speaker(player)
+        return Reciting(plain._policy, plain._chat, plain.judge, context=plain._context)
+
+
 def speaker(model, tokenizer, *, lanes=4):
     chat = Chat(tokenizer)
-    return PolicySpeaker(
+    return Reciting(
         LocalPolicy(model, chat, lanes=lanes, order="ready"), chat, JudgeId(name="tiny", version="1"), context=CONTEXT
     )
 

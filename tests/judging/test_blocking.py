@@ -60,9 +60,9 @@ def test_items_that_come_together_share_their_canaries():
     with BlockingJudge(judge(fair), **PATIENT) as blocking:
         answers = ask(blocking, *map(item, range(6)))
         assert [answer.passed for answer in answers] == [True] * 6
-        assert (blocking.tally.n_calls, blocking.tally.n_canaries) == (6 + 4, 4)
+        assert (blocking.tally.n_calls, blocking.tally.n_canaries) == (6 + 5, 5)
         assert blocking.pointwise(item(7), CRITERION).passed  # another batch
-        assert blocking.tally.n_canaries == 8
+        assert blocking.tally.n_canaries == 10
         assert blocking.pointwise(item_of_text("k", "t", "."), CRITERION) is Rule.TOO_SHORT
     assert not [thread for thread in threading.enumerate() if thread.name == "judge"]
 
@@ -86,7 +86,7 @@ def test_criteria_are_batches_of_their_own():
     with BlockingJudge(judge(fair), **PATIENT) as blocking, ThreadPoolExecutor(2) as threads:
         futures = [threads.submit(blocking.pointwise, item(0), criterion) for criterion in (CRITERION, other)]
         assert [future.result(30).passed for future in futures] == [True, True]
-        assert blocking.tally.n_canaries == 8
+        assert blocking.tally.n_canaries == 10
 
 
 def test_a_mistake_of_the_caller_reaches_all_who_wait():

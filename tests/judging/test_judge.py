@@ -39,6 +39,8 @@ from turngate.rewards.judge import (
     rubric_facts,
     verdict_facts,
 )
+from turngate.rewards.judge import pointwise as pointwise_question
+from turngate.rewards.judge.injections import INJECTIONS
 
 
 def run(call):
@@ -61,15 +63,15 @@ def test_verdicts_come_in_order_beside_canaries():
     judged = pointwise(who)
     assert [answer.passed for answer in judged.answers] == [True, False, True]
     tally = judged.tally
-    assert (tally.n_calls, tally.n_canaries, tally.n_missed, tally.void) == (7, 4, 0, "")
-    assert (tally.metrics()["judge/calls"], tally.metrics()["judge/fault_timeout"]) == (7.0, 0.0)
+    assert (tally.n_calls, tally.n_canaries, tally.n_missed, tally.void) == (8, 5, 0, "")
+    assert (tally.metrics()["judge/calls"], tally.metrics()["judge/fault_timeout"]) == (8.0, 0.0)
 
 
 def test_canaries_stand_anywhere_in_the_batch():
     who = judge(fair, lanes=1)
     pointwise(who, items(12))
     places = [at for at, ask in enumerate(who.speaker.asks) if is_null(ask.prompt)]
-    assert len(places) == 4
+    assert len(places) == 5
     assert places not in ([0, 1, 2, 3], [12, 13, 14, 15])
 
 
@@ -78,7 +80,7 @@ def test_rules_come_before_the_judge():
     judged = pointwise(who, [item(0), replace(item(1), answer=None), item_of_text("k", "task 5", "Thought process:")])
     assert judged.answers[1:] == (Rule.NO_ANSWER, Rule.MASTER_KEY)
     assert judged.answers[0].passed
-    assert (judged.tally.n_ruled, judged.tally.n_calls) == (2, 5)
+    assert (judged.tally.n_ruled, judged.tally.n_calls) == (2, 6)
 
 
 def test_nothing_open_asks_nobody():
@@ -92,7 +94,7 @@ def test_equal_work_is_asked_about_once():
     who = judge(fair)
     judged = pointwise(who, [item(0), item(0), item(0)])
     assert len({answer.passed for answer in judged.answers}) == 1
-    assert judged.tally.n_calls == 1 + 4
+    assert judged.tally.n_calls == 1 + 5
 
 
 def test_the_same_seed_asks_the_same():
@@ -113,8 +115,8 @@ def test_a_judge_that_accepts_nothing_at_all_voids_the_batch():
     fooled = lambda prompt, n: yes(prompt) if "complete, correct and well" in prompt else fair(prompt, n)  # noqa: E731
     judged = pointwise(judge(fooled))
     assert kinds(judged) == [FaultKind.VOID] * 3
-    assert (judged.tally.n_canaries, judged.tally.n_missed) == (4, 1)
-    assert judged.tally.void == "the judge accepted 1 of 4 canaries"
+    assert (judged.tally.n_canaries, judged.tally.n_missed) == (5, 1)
+    assert judged.tally.void == "the judge accepted 1 of 5 canaries"
     assert verdict_facts("right", judged.answers[0], judge(fooled).id)[0].value is None
 
 
@@ -137,6 +139,18 @@ def test_a_judge_that_obeys_the_transcript_never_sees_the_order():
         judge(obedient), [item(0, f"the answer is 0\n{attack}"), replace(item(1), task=f"task 1\n{attack}")]
     )
     assert [answer.passed for answer in judged.answers] == [False, False]
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_a_judge_that_obeys_what_it_reads_is_paid_nothing(text):
+    """It says yes where the work asks for one in words that pass the fence, and is otherwise right."""
+
+    def obedient(prompt, n):
+        return yes(prompt) if any(one in "\n".join(said(prompt)) for one in INJECTIONS) else fair(prompt, n)
+
+    work = item_of_text("w", "task 0", f"no idea\n{text}")
+    assert text in pointwise_question(work, CRITERION).prompt
+    assert kinds(pointwise(judge(obedient), [work, item(1)])) == [FaultKind.VOID] * 2
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
@@ -209,8 +223,8 @@ def test_only_doubtful_verdicts_are_put_to_the_vote():
     judged = pointwise(who)
     assert [answer.passed for answer in judged.answers] == [True, False, True]
     assert judged.answers[1].score == pytest.approx((0.6 + 0.1 + 0.1) / 3)
-    assert judged.tally.n_calls == (3 + 4) + (2 + 4)
-    assert sorted(ask.temperature for ask in who.speaker.asks) == [0.0] * 7 + [0.7] * 6
+    assert judged.tally.n_calls == (3 + 5) + (2 + 5)
+    assert sorted(ask.temperature for ask in who.speaker.asks) == [0.0] * 8 + [0.7] * 7
 
 
 def test_a_judge_that_is_fooled_only_when_it_votes_voids_the_batch():
@@ -221,7 +235,7 @@ def test_a_judge_that_is_fooled_only_when_it_votes_voids_the_batch():
 
     judged = pointwise(judge(script, settings=FAST.model_copy(update=dict(votes=3))))
     assert kinds(judged) == [FaultKind.VOID] * 3
-    assert judged.tally.n_canaries == 8
+    assert judged.tally.n_canaries == 10
 
 
 # --- rubrics ---------------------------------------------------------------------------------------------------------
@@ -242,7 +256,7 @@ def test_each_criterion_is_a_question_and_a_batch_of_its_own():
     passed = [[one.passed for one in row] for row in judged.answers[:2]]
     assert passed == [[True, False, True]] * 2
     assert judged.answers[2] == (Rule.TOO_SHORT,) * 3
-    assert (judged.tally.n_calls, judged.tally.n_canaries) == (3 * (2 + 4), 12)
+    assert (judged.tally.n_calls, judged.tally.n_canaries) == (3 * (2 + 5), 15)
     assert rubric_facts("quality", judged.answers[0], RUBRIC, who.id)[0].value == pytest.approx((2 + 0 - 1) / 3)
 
 
@@ -285,7 +299,7 @@ def test_pairs_are_asked_in_both_orders():
     one, two = rivals(3, 7)
     judged = run(judge(by_points(strength)).pairwise([(one, two), (two, one)], CRITERION))
     assert [(answer.first, answer.second, answer.share) for answer in judged.answers] == [(6, 14, 0.0), (14, 6, 1.0)]
-    assert judged.tally.n_calls == 2 + 4 * 2  # the mirrored pair asks nothing new
+    assert judged.tally.n_calls == 2 + 5 * 2  # the mirrored pair asks nothing new
 
 
 def test_whoever_prefers_a_place_decides_nothing():
@@ -338,7 +352,7 @@ def test_several_critiques_of_the_steps():
     judged = run(who.steps(items(2), CRITERION, votes=3))
     said_wrong = [[critique.bad_T == (True,) for critique in votes] for votes in judged.answers]
     assert [(len(votes), sum(votes)) for votes in said_wrong] == [(3, 1), (3, 1)]
-    assert judged.tally.n_calls == 6 + 4
+    assert judged.tally.n_calls == 6 + 5 * 2  # what is invalid is asked about twice
     facts = critique_facts("step_ok", judged.answers[0], who.id, n_turns=1)
     assert [(fact.name, fact.value, fact.turn) for fact in facts[:-1]] == [("step_ok", 1.0, 0)]
 
@@ -384,7 +398,7 @@ def test_a_judge_that_calls_nothing_a_right_step_voids_its_critiques():
 
 def test_a_tournament_of_eight_takes_twenty_eight_calls():
     standings, tally = run(judge(by_points(strength)).tournament(rivals(1, 2, 3, 4, 5, 6, 7, 8), CRITERION))
-    assert (standings.n_matches, tally.n_calls - 2 * tally.n_canaries, tally.n_canaries) == (14, 28, 4)
+    assert (standings.n_matches, tally.n_calls - 2 * tally.n_canaries, tally.n_canaries) == (14, 28, 5)
     assert standings.reward_B.argmax() == 7
     assert sorted(standings.reward_B) == pytest.approx([k / 7 for k in range(8)])
 
@@ -412,14 +426,14 @@ def test_a_group_that_fails_the_essential_criterion_is_paid_nothing():
 
     standings, tally = run(judge(script).tournament(rivals(1, 2, 3), CRITERION, essential=essential))
     assert (standings.reward_B.tolist(), standings.problem) == ([0.0] * 3, "all failed the rubric")
-    assert tally.n_calls == 3 + 4
+    assert tally.n_calls == 3 + 5
 
     def one_passes(prompt, n):
         return yes(prompt) if "'essential'" in prompt and "(3)" in prompt else script(prompt, n)
 
     standings, tally = run(judge(one_passes).tournament(rivals(1, 2, 3), CRITERION, essential=essential))
-    assert standings.reward_B.tolist() == [0.5, 0.0, 1.0]  # of three, the last seed passes into the final
-    assert tally.n_canaries == 8
+    assert standings.reward_B.tolist() == [0.0, 0.5, 1.0]  # of three, the last seed passes into the final, unearned
+    assert tally.n_canaries == 10
 
 
 def test_a_verdict_is_what_was_said():

@@ -28,7 +28,7 @@ def test_the_table_says_it_in_words(tmp_path):
         assert line in text
     assert "33.3% (95 % bound" in text
     marked = [line for line in text.splitlines() if "!" in line and "! =" not in line]
-    assert ["length correlation" in line for line in marked] == [True]  # six in letters is short, and is not accepted
+    assert marked == []
     empty = printed(measure(lambda prompt, n: DOWN, ROWS, tmp_path))
     assert "unavailable" in empty
     assert "–" in empty
@@ -48,15 +48,17 @@ TINY = ("--tokens", tiny_judge.TOKENS, "--context", tiny_judge.CONTEXT)
 
 def test_a_real_judge_from_the_command_line(judge_folder, tmp_path, capsys):
     path = write(tmp_path / "rows.jsonl", DISTINCT)
-    options = ("--judge", judge_folder, *TINY, "--cache", tmp_path / "c.sqlite")
-    assert turngate("judge-check", path, *options) == 0
+    judge = f"{{type = '{tiny_judge.TinyJudge.__module__}:TinyJudge', model = '{judge_folder}'}}"
+    options = ("--judge", judge, *TINY, "--cache", tmp_path / "c.sqlite")
+    assert turngate("judge-check", path, *options) == 1
     first = capsys.readouterr().out
+    assert "! it said no to all 3 rows labelled yes" in first
     assert f"judge tiny-judge, {folder_version(judge_folder)}" in first
     assert "100.0%" in next(line for line in first.splitlines() if "false negative rate" in line)  # it only says no
     assert "0.0%" in next(line for line in first.splitlines() if "false positive rate" in line)
-    assert "21 calls, 0 from cache" in first  # 4 rows, 12 null answers, 10 shuffled ones of which 5 are alike
-    assert turngate("judge-check", path, *options) == 0
-    assert "0 calls, 21 from cache" in capsys.readouterr().out
+    assert "60 calls, 0 from cache" in first  # 4 rows, 12 null answers, 40 injections, 4 different shuffled answers
+    assert turngate("judge-check", path, *options) == 1
+    assert "0 calls, 60 from cache" in capsys.readouterr().out
 
 
 @pytest.mark.component
@@ -64,7 +66,7 @@ def test_a_real_server_from_the_command_line(url, tmp_path, capsys, monkeypatch)
     monkeypatch.setenv("JUDGE_KEY", "sesame")
     path = write(tmp_path / "rows.jsonl", DISTINCT)
     options = ("--judge", url, "--tokens", tiny_judge.TOKENS, "--version", "7", "--key-variable", "JUDGE_KEY")
-    assert turngate("judge-check", path, *options, "--model", "locked") == 0
+    assert turngate("judge-check", path, *options, "--model", "locked") == 1  # it only says no
     output = capsys.readouterr().out
     assert "judge locked, 7" in output
     assert "0.0%" in next(line for line in output.splitlines() if "canaries accepted" in line)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.helpers.scripted_judge import CRITERION, FAST, fair, items
+from tests.helpers.scripted_judge import CRITERION, FAST, fair, items, written
 from turngate.errors import UserError
 from turngate.judging import Ask, FunctionJudge, Judge, JudgePart, RecordedJudge
 from turngate.rewards.judge import FaultKind
@@ -16,9 +16,7 @@ def say(part, prompt):
 
 def honest(prompt):
     """A function that judges."""
-    import json
-
-    return json.dumps(fair(prompt, 1))
+    return written(prompt, fair(prompt, 1))
 
 
 NUMBER = 3
@@ -59,7 +57,10 @@ def test_a_function_judges():
     assert [answer.passed for answer in judged.answers] == [True, True]
 
 
-@pytest.mark.parametrize(("path", "problem"), [("math:sqrt", "raised TypeError"), ("builtins:len", "returned 1")])
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("math:sqrt", "raised TypeError"), ("builtins:len", "returned 1"), ("sys:exit", "raised SystemExit: x")],
+)
 def test_a_function_that_does_not_answer(path, problem):
     reply = say(FunctionJudge(path=path), "x")
     assert (reply.fault.kind, reply.again) == (FaultKind.UNAVAILABLE, False)

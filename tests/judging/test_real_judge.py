@@ -37,7 +37,7 @@ def test_a_real_model_gives_real_verdicts(trained, tmp_path):
     cache = VerdictCache(tmp_path / "c")
     judged = run(Judge(speaker, settings=SETTINGS, cache=cache).pointwise(items(5), CRITERION))
     assert kinds(judged) == [False] * 5
-    assert (judged.tally.n_calls, judged.tally.n_missed, dict(judged.tally.faults)) == (9, 0, {})
+    assert (judged.tally.n_calls, judged.tally.n_missed, dict(judged.tally.faults)) == (10, 0, {})
     assert verdict_facts("right", judged.answers[0], speaker.judge)[0].value is False
     again = run(Judge(speaker, settings=SETTINGS, cache=cache).pointwise(items(5), CRITERION))
     assert (again.answers, again.tally.n_calls) == (judged.answers, 0)
@@ -48,7 +48,7 @@ def test_a_model_that_learned_nothing_gives_none(trained):
     model = tiny.random_model(tokenizer, layers=1, width=32, heads=2, context=tiny_judge.CONTEXT, seed=1)
     judged = run(Judge(tiny_judge.speaker(model, tokenizer), settings=SETTINGS).pointwise(items(2), CRITERION))
     assert kinds(judged) == [FaultKind.VOID] * 2  # no canary could be measured either
-    assert judged.tally.faults[FaultKind.MALFORMED] == judged.tally.n_calls == 2 * (2 + 4)
+    assert judged.tally.faults[FaultKind.CUT_OFF] == judged.tally.n_calls == 2 * (2 + 5)
 
 
 def test_the_same_seed_gives_the_same_words(trained):
@@ -95,7 +95,7 @@ def test_a_call_that_takes_too_long_is_withdrawn_and_the_policy_goes_on(trained)
 
     late, judged = run(go())
     assert kinds(late) == [FaultKind.VOID] * 3
-    assert late.tally.faults[FaultKind.TIMEOUT] == 2 * (3 + 4)
+    assert late.tally.faults[FaultKind.TIMEOUT] == 2 * (3 + 5)
     assert kinds(judged) == [False] * 3
 
 
@@ -103,7 +103,7 @@ def test_work_that_does_not_fit_is_missing_and_not_retried(trained):
     speaker = tiny_judge.speaker(*trained)
     judged = run(Judge(speaker, settings=SETTINGS).pointwise([item(0), item(1, "the answer is 1" * 300)], CRITERION))
     assert kinds(judged) == [False, FaultKind.UNAVAILABLE]
-    assert "exceed the context of 900" in judged.answers[1].detail
+    assert "exceed the context of 1200" in judged.answers[1].detail
 
 
 def test_a_policy_that_fails_is_a_judge_that_is_unavailable(trained):
@@ -113,7 +113,7 @@ def test_a_policy_that_fails_is_a_judge_that_is_unavailable(trained):
     chat = Chat(trained[1])
     speaker = PolicySpeaker(ScriptedPolicy(broken, chat), chat, JudgeId(name="s", version="1"), context=10**6)
     judged = run(Judge(speaker, settings=SETTINGS).pointwise([item(0)], CRITERION))
-    assert judged.tally.faults[FaultKind.UNAVAILABLE] == 2 * (1 + 4)
+    assert judged.tally.faults[FaultKind.UNAVAILABLE] == 2 * (1 + 5)
 
 
 # --- behind a server -------------------------------------------------------------------------------------------------
@@ -131,14 +131,14 @@ def ask_server(url, model, *, some=None, settings=SETTINGS, **options):
 def test_a_real_server_gives_the_verdicts_of_its_model(url):
     judged = ask_server(f"{url}/", "tiny")
     assert kinds(judged) == [False, False]
-    assert (judged.tally.n_calls, dict(judged.tally.faults)) == (6, {})
+    assert (judged.tally.n_calls, dict(judged.tally.faults)) == (7, {})
 
 
 @pytest.mark.component
 def test_a_server_that_is_busy_is_asked_again(url):
     judged = ask_server(url, "shaky")
     assert kinds(judged) == [False, False]
-    assert judged.tally.faults == {FaultKind.UNAVAILABLE: 6}
+    assert judged.tally.faults == {FaultKind.UNAVAILABLE: 7}
 
 
 @pytest.mark.component
@@ -157,7 +157,7 @@ def test_every_failure_of_a_server_is_counted_and_missing(url, model, kind, call
     hurried = SETTINGS.model_copy(update=dict(call_s=0.2)) if model == "slow" else SETTINGS
     judged = ask_server(url, model, settings=hurried)
     assert kinds(judged) == [FaultKind.VOID] * 2
-    assert judged.tally.faults[kind] == judged.tally.n_calls == calls * (2 + 4)
+    assert judged.tally.faults[kind] == judged.tally.n_calls == calls * (2 + 5)
 
 
 @pytest.mark.component
@@ -172,7 +172,7 @@ def test_a_wrong_key_or_address_is_told_and_not_retried(url):
 def test_nobody_at_the_address():
     judged = ask_server("http://127.0.0.1:9/v1", "tiny", some=[item_of_text("i", "t", "some answer")])
     assert kinds(judged) == [FaultKind.VOID]
-    assert judged.tally.faults[FaultKind.UNAVAILABLE] == 2 * (1 + 4)
+    assert judged.tally.faults[FaultKind.UNAVAILABLE] == 2 * (1 + 5)
 
 
 def test_an_address_is_an_address_and_connections_are_opened_first():
@@ -200,6 +200,10 @@ def test_what_a_completion_may_hold():
     assert read_reply(body({"content": None})).text == ""
     assert read_reply(body({"content": "", "refusal": "no"})).fault.kind is FaultKind.REFUSAL
     assert read_reply(body({"content": "x"}, "content_filter")).fault.kind is FaultKind.REFUSAL
+    for reason in ("length", "model_length", "max_tokens"):
+        assert read_reply(body({"content": "x"}, reason)).fault.kind is FaultKind.CUT_OFF
+    for reason in ("error", "abort"):
+        assert read_reply(body({"content": "x"}, reason)).fault.kind is FaultKind.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_what_a_killed_judge_had_finished_is_not_asked_again(tmp_path):
     killed(_judge_and_hang, path, reached, when=lambda: reached.wait(0.01))
     judged = asyncio.run(judge(fair, cache=VerdictCache(path)).pointwise(items(6), CRITERION))
     assert [answer.passed for answer in judged.answers] == [True] * 6
-    assert (judged.tally.n_cached, judged.tally.n_calls) == (3, 3 + 4)
+    assert (judged.tally.n_cached, judged.tally.n_calls) == (3, 3 + 5)
 
 
 # --- one answer ------------------------------------------------------------------------------------------------------

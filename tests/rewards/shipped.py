@@ -26,6 +26,7 @@ from turngate.rewards import (
 from turngate.rewards.outcome import (
     AnswerOrAbstain,
     BrierScore,
+    CandidateClicks,
     CitedAnswer,
     ExactMatch,
     ExecutionMatch,
@@ -57,6 +58,7 @@ TIDY = FromEvidence(name="tidy", evidence="tidy", weight=0.3)
 FORMULAS: tuple[type[Reward], ...] = (
     AnswerOrAbstain,
     BrierScore,
+    CandidateClicks,
     CitedAnswer,
     ExactMatch,
     ExecutionMatch,

@@ -110,11 +110,18 @@ def test_requires_opens_turn_by_turn_and_missing_evidence_stays_closed():
     assert factors(score, "tidy") == [1.0]
 
 
-@pytest.mark.parametrize(
-    ("ok", "factor"), [({None: True}, 1.0), ({0: True, 1: True, 2: True}, 0.0), ({None: None}, 0.0)]
-)
+@pytest.mark.parametrize(("ok", "factor"), [({None: True}, 1.0), ({0: True, 1: True, 2: True}, 0.0)])
 def test_an_episode_payment_requires_evidence_about_the_episode(ok: dict[int | None, Any], factor: float):
     assert factors(play(requires("ok", on="tidy"), ok=ok), "tidy") == [factor]
+
+
+@pytest.mark.parametrize(("ok", "usable"), [({0: None}, False), ({2: None}, False), ({None: None}, True)])
+def test_what_a_payment_requires_and_could_not_be_measured_makes_the_episode_unusable(ok: Any, usable: bool):
+    """Closed would count it as false. Where no payment hangs on it, it does not matter."""
+    score = play(requires("ok", on="step"), ok=ok)
+    assert score.usable is usable
+    assert usable or f"turn {next(iter(ok))}, could not be measured" in score.problem
+    assert play(requires("ok", on="step"), ok=ok, steps=(0, 0, 0)).usable
 
 
 def test_evidence_recorded_twice_about_a_turn_must_be_true_both_times():

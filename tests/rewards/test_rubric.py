@@ -28,6 +28,7 @@ from turngate.rewards import (
     requires,
     veto,
 )
+from turngate.rewards.outcome import AnswerOrAbstain, BrierScore, CitedAnswer, Rlcr, StepSearchAnswer, ToolRL
 from turngate.rewards.parts import Line
 from turngate.types import (
     Action,
@@ -532,3 +533,66 @@ def test_one_sibling_that_the_agent_broke_is_compared_with_nobody():
     fine = Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=(Evidence(name="solved", value=True),))
     broken = Record(task_id="t", n_turns=1, ending=Ending.AGENT_FAULT, evidence=())
     assert [score.total for score in rubric.score_records([fine, broken])] == [1.0, 0.0]
+
+
+# --- success ---------------------------------------------------------------------------------------------------------
+
+
+def outcome_of(**changes):
+    return FromEvidence(**{"name": "won", "evidence": "won", "kind": "outcome", "levels": (0, 1)} | changes)
+
+
+def succeeded(rubric, **facts):
+    evidence = tuple(Evidence(name=name, value=value) for name, value in facts.items())
+    return rubric.score(Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=evidence)).success
+
+
+@pytest.mark.parametrize(
+    ("rewards", "success", "facts", "expected"),
+    [
+        ((outcome_of(),), None, {"won": True}, True),
+        ((outcome_of(weight=0.5),), None, {"won": 1}, True),  # the best verdict, whatever it pays
+        ((outcome_of(levels=None),), None, {"won": 0.9}, False),
+        ((outcome_of(levels=None),), 0.8, {"won": 0.9}, True),
+        ((outcome_of(levels=None, weight=2.0),), None, {"won": 0.6}, False),  # it earned 1.2 of 2
+        ((outcome_of(high=5.0, levels=None),), None, {"won": 1.0}, False),
+        ((outcome_of(weight=-1.0),), None, {"won": 0}, True),
+        ((outcome_of(), outcome_of(name="b", evidence="b")), None, {"won": 1, "b": 0}, False),
+        ((outcome_of(),), "seen", {"won": 0, "seen": True}, True),
+        ((outcome_of(),), "seen", {"won": 1, "seen": 0.5}, False),
+        ((Rlcr(name="x"),), None, {"correct": True, "stated_confidence": 0.2}, True),
+        ((Rlcr(name="x"),), None, {"correct": True, "stated_confidence": False}, True),
+        ((Rlcr(name="x"),), None, {"correct": False, "stated_confidence": 0.0}, False),
+        ((BrierScore(name="x", kind="outcome"),), None, {"correct": False, "stated_confidence": 0.0}, False),
+        ((CitedAnswer(name="x"),), None, {"correct": 1.0, "cited": [], "gold_chunks": [1]}, True),
+        ((CitedAnswer(name="x"),), None, {"correct": 0.5, "cited": [1], "gold_chunks": [1]}, False),
+        ((StepSearchAnswer(name="x"),), None, {"answer": "a", "gold": "a", "key_score": 0.0}, True),
+        ((StepSearchAnswer(name="x"),), None, {"answer": "a b", "gold": "a", "key_score": 1.0}, False),
+        ((ToolRL(name="x"),), None, {"calls": [], "gold_calls": [], "well_formed": False}, False),
+        ((ToolRL(name="x"),), None, {"calls": [], "gold_calls": []}, True),
+    ],
+)
+def test_success_is_what_the_rubric_says(rewards, success, facts, expected):
+    rubric = Rubric.model_validate_json(Rubric(rewards=rewards, success=success).model_dump_json())
+    assert succeeded(rubric, **facts) is expected
+
+
+def test_a_success_that_was_not_measured_makes_an_episode_unusable():
+    record = Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=(Evidence(name="won", value=1),))
+    score = Rubric(rewards=(outcome_of(),), success="seen").score(record)
+    assert (score.usable, score.success) == (False, False)
+    assert "success was not measured" in score.problem
+
+
+@pytest.mark.parametrize(
+    ("rewards", "success", "problem"),
+    [
+        ((outcome_of(weight=0.5),), 1.0, r"success = 1 can never be reached: outcome 'won' earns 0 to 0\.5"),
+        ((outcome_of(),), 0.0, "success = 0 is always reached"),
+        ((AnswerOrAbstain(name="x"),), 1.5, "can never be reached"),
+        ((ToolRL(name="x", high=3.0),), None, "outcome 'x' can never be a success: that takes a verdict of 4"),
+    ],
+)
+def test_a_success_that_cannot_be_is_refused(rewards, success, problem):
+    with pytest.raises(ConfigError, match=problem):
+        Rubric(rewards=rewards, success=success)

@@ -7,11 +7,11 @@ OWN_JUDGE_LOG names; at call number n under weights of version v, where OWN_JUDG
 
 import asyncio
 import hashlib
-import json
 import os
 import re
 from pathlib import Path
 
+from tests.helpers.scripted_judge import written
 from turngate.judging import PolicyJudge, PolicySpeaker, Reply
 
 
@@ -40,7 +40,9 @@ class Articulated(PolicySpeaker):
             self.log.with_suffix(".stopped").touch()
             await asyncio.Event().wait()
         reply = await super().say(ask)
-        return reply if reply.fault else Reply(text=json.dumps(verdict(ask.prompt, reply.text)))
+        if reply.fault and not reply.cut_off:  # words of a tiny model seldom end
+            return reply
+        return Reply(text=written(ask.prompt, verdict(ask.prompt, reply.text)))
 
 
 def verdict(prompt, words):

@@ -25,13 +25,14 @@ def fails(tokens: Tokens) -> Gain:
 
 
 def valued(table: TurnTable) -> FloatArray:
-    """What ``alternating`` gives, less what the critic, which learns it, expects."""
-    return (alternating(table) - table.measured["value_N"]).astype(np.float32)
+    """What the critic learns, less what it expects."""
+    return (learned(table) - table.measured["value_N"]).astype(np.float32)
 
 
 def learned(table: TurnTable, **_settings: float) -> FloatArray:
-    """What the critic learns, whatever the discount."""
-    return alternating(table)
+    """What the critic learns, whatever the discount. It does not cancel over a batch: that would leave the critic's
+    bias a gradient of rounding alone, of which Adam makes a step."""
+    return (alternating(table) + 0.25).astype(np.float32)
 
 
 valued.value_targets = learned  # type: ignore[attr-defined]

@@ -157,6 +157,26 @@ def test_pairs_begin_with_a_policy_that_is_the_reference(tmp_path: Path):
         }
 
 
+def test_what_failed_is_imitated_under_the_goal_that_it_reached(tmp_path: Path):
+    """At a library's desk: books that nobody asked for are lent or taken back, which is then what was asked for."""
+    changes: dict[str, Any] = {
+        "env": {
+            "id": "turngate/ToolUse-v1",
+            "tasks": {"type": "lending", "max_level": 1},
+            "kwargs": {"max_turns": 3},
+        },
+        "model": {"layers": 2, "width": 64, "heads": 2, "vocabulary": 500},
+        "warm_start": {"episodes": 48, "epochs": 3, "episodes_per_batch": 8, "lr": 5e-3},
+        "policy": {"turn_tokens": 48, "context": 1536, "lanes": 16},
+        "train": {"steps": 3, "tasks_per_step": 6, "group_size": 4, "filters": []},
+    }
+    rows = run(tmp_path, "relabel", **changes)
+    assert any(row["aside/relabel_rows"] > 0 and row["aside/relabel_loss"] > 0 for row in rows)
+    assert all(row["aside/relabel_rows"] <= row["aside/relabel_found"] for row in rows)
+    with pytest.raises(ConfigError, match="'relabel' needs tasks that can be asked for otherwise"):
+        Job(parse(settings(tmp_path / "lock", "relabel")), Console(quiet=True))
+
+
 @pytest.mark.parametrize(
     ("aside", "changes", "said"),
     [

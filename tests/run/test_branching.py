@@ -84,6 +84,7 @@ TREE_RULES: list[dict[str, Any]] = [
     {"type": "arpo"},
     {"type": "r3l"},
     {"type": "step_grpo"},
+    {"type": "lambda_grpo"},
 ]
 
 
@@ -155,6 +156,24 @@ def test_show_says_off_which_episode_a_branch_went(started: Path):
 
 # --- what is refused -------------------------------------------------------------------------------------------------
 
+COMPARING: list[dict[str, Any]] = [
+    {"type": name}
+    for name in (
+        "rloo", "grpo", "dr_grpo", "opo", "maxrl", "qae", "returns", "gigpo", "tree_grpo", "tree_rpo", "tree_rl",
+        "portool", "arpo", "r3l", "tempo", "step_grpo", "lambda_grpo",
+    )
+]  # fmt: skip
+ONE_TREE: list[dict[str, Any]] = [
+    {"credit": {"type": "returns", "baseline": "none"}},
+    {"credit": {"type": "turn_gae"}, "value": {}},
+]
+
+
+@pytest.mark.parametrize("changes", ONE_TREE, ids=lambda changes: changes["credit"]["type"])
+def test_one_tree_is_enough_for_a_rule_that_compares_no_siblings(changes: dict[str, Any], tmp_path: Path):
+    parse(config(tmp_path, "one", branching={"type": "tree_grpo", "trees": 1}, **changes))
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"credit": "tree_rl"}, r"credit 'tree_rl' cannot be used here: it needs branches .* add \[branching\]"),
     ({"credit": "tree_rl", "branching": "rise"}, r"credit 'tree_rl' cannot be used here: it needs branches"),
@@ -170,7 +189,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"branching": {"type": "mc_values", "continuations": 5}, "credit": "turn_gae"}, "group_size of at least 7"),
     ({"branching": "mc_values"}, "credit 'grpo' reads neither value_N nor count_N"),
     ({"branching": "mc_values", "credit": "turn_gae", "value": {}}, "value_N would be measured twice"),
-    ({"branching": "tree_grpo", "credit": "lambda_grpo"}, "credit 'lambda_grpo' divides the credit of shared turns"),
+    *(
+        (
+            {"branching": {"type": kind, setting: 1}, "credit": rule},
+            f"branching '{kind}' with {setting} = 1 grows one tree, and credit '{rule['type']}' compares siblings",
+        )
+        for kind, setting in [("tree_grpo", "trees"), ("arpo", "chains"), ("eptree", "chains"), ("cure", "chains")]
+        for rule in COMPARING
+    ),
 ]
 
 
@@ -185,3 +211,37 @@ def test_an_environment_without_forks_is_refused_before_any_work(tmp_path: Path,
     with pytest.raises(ConfigError, match=r"\[branching\] cannot be used with 'turngate/Lock-v1'"):
         Job(parse(config(tmp_path, "none", branching={"type": "arpo", "chains": 2})), Console(quiet=True))
     assert not (tmp_path / "none").exists()
+
+
+SHORT = {"id": "turngate/Sql-v1", "kwargs": {"max_turns": 1}}
+
+
+@pytest.mark.parametrize("kind", ["tree_grpo", "tree_rpo", "portool", "arpo", "eptree", "cure"])
+def test_episodes_of_one_turn_cannot_branch(kind: str, tmp_path: Path):
+    branching = {"type": kind} | ({"chains": 2} if kind == "arpo" else {})
+    wanted = parse(config(tmp_path, "short", env=SHORT, branching=branching))
+    with pytest.raises(ConfigError, match=rf"branching '{kind}' cannot branch here: .* of 'turngate/Sql-v1' have at"):
+        Job(wanted, Console(quiet=True))
+    assert not (tmp_path / "short").exists()
+
+
+@pytest.mark.parametrize(("kind", "rule"), [("rise", "grpo"), ("mc_values", "turn_gae")])
+def test_what_needs_no_second_turn_takes_episodes_of_one(kind: str, rule: str, tmp_path: Path):
+    Job(parse(config(tmp_path, kind, env=SHORT, branching=kind, credit=rule)), Console(quiet=True))
+
+
+def test_a_step_without_branches_is_told_once(started: Path):
+    """ARPO with no chance of a branch: every episode is a chain."""
+    page = io.StringIO()
+    job = Job(
+        parse(config(started, "dull", steps=2, branching={"type": "arpo", "chains": 2, "alpha": 0.0, "weight": 0.0})),
+        Console(file=page, width=400),
+        start=RunFolder(started / "start"),
+    )
+    job.run()
+    rows = list(read_metrics(RunFolder(started / "dull").metrics))
+    assert [row["branch/branches"] for row in rows] == [0, 0]
+    assert [row["monitor/no_branches_alarm"] for row in rows] == [1, 1]
+    told = [line for line in page.getvalue().splitlines() if "no_branches" in line]
+    assert len(told) == 1
+    assert "0 episodes of the step branched off others" in told[0]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.helpers.kills import Killed
 from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.metrics import read_metrics
 from turngate.run.job import Job
 from turngate.runs import RunFolder
-from turngate.sinks import SinkPart
 from turngate.store import Store
 from turngate.types import ScoredGroup
 
@@ -30,24 +30,6 @@ BASE: dict[str, Any] = {
 EASY = {"id": LOCK, "tasks": {"type": "lock", "dials": 1}}
 TWO = [{**EASY, "name": "one", "weight": 2.0}, {**EASY, "name": "two", "split": "heldout"}]
 CURRICULA = [{"type": "dump", "pool": 8}, {"type": "greso", "pool": 8}, {"type": "pcl", "pool": 12}]
-
-
-class Killed(BaseException):
-    """What a kill is to the run: nothing after it happens."""
-
-
-class KillSink(SinkPart):
-    """Ends the run in its third step, after it was recorded and before its checkpoint."""
-
-    def open(self, opening):
-        return self
-
-    def write(self, step, metrics):
-        if step == 3:
-            raise Killed
-
-    def close(self):
-        """Nothing is open."""
 
 
 def run(folder: Path, **changes: Any) -> RunFolder:
@@ -69,7 +51,7 @@ def test_a_killed_run_goes_on_with_the_curriculum_as_it_was(curriculum, tmp_path
     changes = {"curriculum": curriculum, "env": TWO if curriculum["type"] == "dump" else EASY}
     whole = run(tmp_path / "whole", **changes)
     with pytest.raises(Killed):
-        run(tmp_path / "killed", **changes, sink=[f"{__name__}:KillSink"])
+        run(tmp_path / "killed", **changes, sink=["tests.helpers.kills:KillSink"])
     again = run(tmp_path / "killed", **changes)
     assert played(again) == played(whole)
     assert numbers(again) == numbers(whole)
@@ -87,7 +69,7 @@ def test_a_step_is_refilled_and_a_killed_run_goes_on_behind_what_it_played(curri
     changes = {"curriculum": curriculum, "env": EASY, "train": train}
     whole = run(tmp_path / "whole", **changes)
     with pytest.raises(Killed):
-        run(tmp_path / "killed", **changes, sink=[f"{__name__}:KillSink"])
+        run(tmp_path / "killed", **changes, sink=["tests.helpers.kills:KillSink"])
     again = run(tmp_path / "killed", **changes)
     assert played(again) == played(whole)
     assert numbers(again) == numbers(whole)

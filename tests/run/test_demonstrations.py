@@ -39,9 +39,9 @@ def test_a_warm_start_shows_the_hint_of_a_demonstration(tmp_path, monkeypatch: p
     imitated, corpora = [], []
     imitate, new_model = warm_start.imitate, warm_start.new_model
 
-    def looked_at(learner, loss, solved, *args, **options):
-        imitated.extend(solved)
-        return imitate(learner, loss, solved, *args, **options)
+    def looked_at(passes, **options):
+        imitated.extend(passes.demonstrations)
+        imitate(passes, **options)
 
     def with_texts(model, texts, **options):
         corpora.append(texts)

@@ -12,15 +12,13 @@ Only the process that dies is one of its own; what need not die runs in that of 
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.helpers.command_line import turngate
+from tests.helpers.forked_commands import Forks
 from tests.helpers.tiny_run import tiny
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
@@ -64,11 +62,9 @@ trees = 2
 """
 
 
-def train_until_killed(config: Path) -> None:
+def train_until_killed(forked: Forks, config: Path) -> None:
     """``turngate train`` in a process of its own, which has to end by SIGKILL."""
-    command = [sys.executable, "-m", "turngate", "train", str(config)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    done = forked.run("train", config, cwd=ROOT, env=os.environ, timeout=LIMIT_S)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
 
@@ -102,9 +98,9 @@ def episodes(run: RunFolder) -> list[Any]:
     [(WAVES, "turn 1, wave"), (BRANCHES, "branch"), (AHEAD, "turn 1, wave")],
     ids=["wave", "branch", "ahead"],
 )
-def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path, forked: Forks) -> None:
     config = written(tmp_path / "killed", more, killed=True)
-    train_until_killed(config)
+    train_until_killed(forked, config)
     killed, whole = (RunFolder(tmp_path / name / "run") for name in ("killed", "whole"))
     assert (tmp_path / "killed" / "marker").read_text().endswith(where)
     finished = [row["step"] for row in metrics(killed)]

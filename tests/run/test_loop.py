@@ -1,10 +1,13 @@
 """The loop of a run ends with the run: it returns and raises what the work does, and waits for nobody else."""
 
 import asyncio
+import sys
 import threading
+from typing import Any
 
 import pytest
 
+from turngate.errors import RunError
 from turngate.run import loop
 from turngate.run.loop import DaemonThreads, run_to_end
 
@@ -86,3 +89,23 @@ def test_an_executor_hands_on_whatever_was_raised():
         raise SystemExit(3)
 
     assert isinstance(DaemonThreads().submit(leave).exception(5), SystemExit)
+
+
+def test_foreign_code_cannot_end_the_program():
+    async def work():
+        sys.exit(0)
+
+    with pytest.raises(RunError, match=r"called sys.exit\(0\) in test_loop.py, line \d+; raise an error instead"):
+        run_to_end(work())
+
+
+def test_who_ended_the_program_is_named_and_not_the_package_that_wrapped_exit():
+    wrapped = compile("import sys\ndef leave():\n    sys.exit(0)\n", "/lib/site-packages/hooks.py", "exec")
+    names: dict[str, Any] = {}
+    exec(wrapped, names)
+
+    async def work():
+        names["leave"]()
+
+    with pytest.raises(RunError, match=r"called sys.exit\(0\) in test_loop.py, line \d+;"):
+        run_to_end(work())

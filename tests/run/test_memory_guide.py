@@ -10,13 +10,19 @@ from rich.console import Console
 from tests.helpers.chat_server import serving_prompts
 from turngate.cli import app
 from turngate.config import parse
+from turngate.envs.lock import LockTasks
 from turngate.errors import ConfigError
 from turngate.evaluations import read_evaluations
+from turngate.foreign import Interruption
 from turngate.metrics import read_metrics
+from turngate.run.environments import Environments
+from turngate.run.helping import EnvironmentHelp
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer import ahead
+from turngate.trainer.guidance import MemoryGuide
+from turngate.trainer.memory import Operation
 
 RUBRIC = {
     "rewards": [
@@ -92,6 +98,20 @@ def test_a_server_keeps_the_memory_and_episodes_are_shown_it(kept):
     assert not any("fourth" in prompt for prompt in prompts)
 
 
+def test_as_in_the_paper_every_episode_can_be_shown_the_whole_library(tmp_path):
+    """From the config to the plan of a group: by default half of four siblings see five of six rules."""
+    rules = [Operation(kind="ADD", text=f"When in doubt, do {word}.") for word in ("a", "b", "c", "d", "e", "f")]
+    task = LockTasks().task("train", 0)
+    for chosen, expected in [({}, [0, 0, 5, 5]), ({"most": "all", "share": 1.0}, [6, 6, 6, 6])]:
+        settings = config(tmp_path, {"type": "policy"})
+        settings["guide"] |= chosen
+        guide = parse(settings).guide.open(EnvironmentHelp(Environments(parse(settings).env), "hermes", seed=0))
+        assert isinstance(guide, MemoryGuide)
+        assert guide.memory.apply(rules, domain=task.env_id, tasks=[]) == {"add": 6}
+        entries = guide.plan(task, 4).entries
+        assert [0 if one is None else one.text.count("When in doubt") for one in entries] == expected
+
+
 def marks(prompt: str) -> set[str]:
     return {line.split()[1] for line in prompt.splitlines() if line.startswith("BEGIN ")}
 
@@ -142,13 +162,13 @@ def test_a_run_that_was_stopped_goes_on_with_its_memory(kept, tmp_path, monkeypa
 
     async def stops(run, tasks, step):
         if step == 3:
-            raise KeyboardInterrupt
+            raise Interruption
         return await real(run, tasks, step)
 
     with serving_prompts(keeper) as server:
         settings = config(tmp_path, server_of(server))
         monkeypatch.setattr(ahead, "train_step", stops)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Interruption):
             train(settings)
         monkeypatch.setattr(ahead, "train_step", real)
         run = train(settings)
@@ -159,7 +179,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_memory(kept, tmp_path, monkeypa
 
 
 def test_the_policy_itself_may_write(tmp_path):
-    """It has learned to press keys, so what it writes is no JSON: counted, and nothing changes."""
+    """It has learned to press keys, so what it writes is no JSON, and mostly cut off: counted, and nothing changes."""
     speaker = {"type": "policy", "max_tokens": 8, "context": 2000}
     settings = config(tmp_path, speaker, learner={"type": "torch", "lr": 1e-4})
     settings["policy"]["context"] = 2000
@@ -167,7 +187,7 @@ def test_the_policy_itself_may_write(tmp_path):
     rows = read_metrics(run.metrics)
     assert sum(row["guide/writer_asked"] for row in rows) > 0
     assert sum(row["guide/writer_unreachable"] for row in rows) == 0
-    assert sum(row.get("guide/memory_unreadable", 0) for row in rows) > 0
+    assert sum(row["guide/writer_cut_off"] + row.get("guide/memory_unreadable", 0) for row in rows) > 0
     assert rules(run) == {}
 
 
@@ -195,3 +215,28 @@ def test_a_server_that_is_down_is_counted_and_nothing_changes(tmp_path):
 def test_settings_without_effect_are_refused(tmp_path, section, settings, problem):
     with pytest.raises(ConfigError, match=problem):
         parse({**config(tmp_path, {"type": "policy"}), section: settings})
+
+
+def test_half_a_character_in_a_rule_ends_no_run_and_a_memory_that_holds_one_can_be_shown(tmp_path, monkeypatch, capsys):
+    """A server writes it in every reply. The last lines are of a memory that was kept before this was repaired."""
+
+    def halves(prompt, n):
+        reply = keeper(prompt, n)
+        if isinstance(reply, str):
+            return f"{reply} \ud800"
+        return json.loads(json.dumps(reply).replace(" press", " \\ud800 press"))
+
+    with serving_prompts(halves) as server:
+        settings = config(tmp_path, server_of(server))
+        train(settings)
+        run = train({**settings, "train": {**settings["train"], "steps": 4}})
+    assert [row["step"] for row in read_metrics(run.metrics)] == [1, 2, 3, 4]
+    played = [
+        one for step in (1, 2, 3, 4) for group in Store(run.path).read(step, "train") for one in group.trajectories
+    ]
+    assert any("? press" in one.guidance.text for one in played if one.guidance)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.json").write_text(run.memory.read_text().replace("the", r"\ud800"))
+    common = ["eval", str(run.model), "--env", "turngate/Lock-v1", "--tasks", "1", "--turn-tokens", "4"]
+    app([*common, "--context", "200", "--memory", "old.json", "--out", "helped"], standalone_mode=False)
+    assert "solved with memory" in capsys.readouterr().out

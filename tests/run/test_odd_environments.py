@@ -136,7 +136,7 @@ def test_each_oddity_costs_one_episode_or_is_converted(odd):
     assert ended["none"].error == f"{where}act() returned None; it must return an Outcome"
     assert ended["name"].error == f"{where}the name of a fact is 7 (int); it must be text, and not empty"
     assert ended["raise"].error == "the lock is jammed ?"
-    assert "SystemExit(3)" in ended["exit"].error
+    assert "SystemExit: 3" in ended["exit"].error
     speed = next(fact.value for fact in ended["numpy"].evidence if fact.name == "speed")
     assert speed == {"mean": 0.5, "all": [0, 1], "ok": True}
     assert ended["surrogate"].turns[2].observation.text.endswith(" ?")
@@ -212,7 +212,7 @@ def test_a_demonstration_that_breaks_costs_that_demonstration(tmp_path, capsys):
         (
             "OddLock",
             "kwargs = {ways = ['exit']}",
-            "RunError: none of 8 demonstrations can be used: task 'lock/train/0': the environment broke in 'step'",
+            "RunError: none of 8 demonstrations can be used: task 'lock/train/0': OddLock broke in turn 1: SystemExit",
         ),
         (
             "OddLock",
@@ -236,7 +236,7 @@ def test_an_environment_that_cannot_be_closed_costs_no_run(tmp_path, isolation, 
     done = in_own_session(command("BadClose", "train", written(tmp_path, "BadClose", env=env)), cwd=ROOT, env=ENV)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "odd" / "report" / "summary.md").exists()
-    raised = {"raise": "OSError('the lock cannot be put away')", "exit": "SystemExit(5)"}[how]
+    raised = {"raise": "OSError: the lock cannot be put away", "exit": "SystemExit: 5"}[how]
     assert "Traceback" not in done.stderr
     left = f"could not be closed; processes or files of it may be left behind: {raised}"
     assert f"'test/BadClose-v0' {left}" in done.stderr

@@ -122,7 +122,7 @@ def killed(tmp_path_factory) -> tuple[Path, dict[str, tuple[str, str]]]:
     config = written(folder)
     process = start(config, "first", stops=f"1:{STOPS}")
     try:
-        end = time.monotonic() + 200
+        end = time.monotonic() + 600
         while not (folder / "first.stopped").exists():
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end
@@ -159,7 +159,7 @@ def test_every_tournament_is_decided_and_trains(whole):
         assert row["examine/standing/missing_share"] == row["train/unusable_share"] == 0
         assert row["learner/grad_norm"] > 0
     for group in Store(run_of(whole).path).read(None, "train"):
-        assert sorted(score.outcome for score in group.scores) == pytest.approx([0, 1 / 3, 2 / 3, 1])
+        assert sum(score.outcome for score in group.scores) == pytest.approx(2)  # 0 to 1 in thirds; equal ones share
     assert {version for version, _ in verdicts(run_of(whole)).values()} == {"0", "1", "2"}
 
 

@@ -17,6 +17,7 @@ from turngate.agents.policies.forward import cast
 from turngate.config import parse
 from turngate.run.learners import learner_of
 from turngate.run.models import load_model
+from turngate.trainer.learner import TOLERANCES
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.pack import pack_demonstrations
 
@@ -85,7 +86,7 @@ def test_a_run_on_a_bfloat16_folder_trains_and_saves_float32(config, tmp_path, c
 
 
 def test_where_sampler_and_learner_round_differently_the_line_names_the_settings(config, capsys):
-    assert turngate("train", config, "--policy.dtype=bfloat16") == 1
+    assert turngate("train", config, "--policy.dtype=bfloat16", "--learner.tolerance=1e-4") == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert error.startswith("MismatchError: sampler and learner differ at turn 0")
@@ -95,10 +96,19 @@ def test_where_sampler_and_learner_round_differently_the_line_names_the_settings
     )
 
 
-def test_both_in_bfloat16_run_with_a_wider_tolerance(config, tmp_path, capsys):
-    assert turngate("train", config, "--learner.dtype=bfloat16") == 1
-    assert 'or set learner.dtype = "float32"\n' in capsys.readouterr().err
-    assert turngate("train", config, "--name=wide", "--learner.dtype=bfloat16", "--learner.tolerance=1") == 0
-    row = json.loads((tmp_path / "runs" / "wide" / "metrics.jsonl").read_text().splitlines()[0])
-    assert 1e-4 < row["canary/max_logprob_difference"] < 1
+@pytest.mark.parametrize("setting", ["--learner.dtype=bfloat16", "--policy.dtype=bfloat16"])
+def test_a_run_in_bfloat16_as_on_a_gpu_goes_through_with_the_default_tolerance(setting, config, tmp_path, capsys):
+    assert turngate("train", config, setting) == 0, capsys.readouterr().err
+    row = json.loads((tmp_path / "runs" / "lock" / "metrics.jsonl").read_text().splitlines()[0])
+    assert TOLERANCES["float32"] < row["canary/max_logprob_difference"] < TOLERANCES["bfloat16"]
     assert np.isfinite(row["learner/grad_norm"])
+
+
+def test_a_tolerance_that_is_set_holds_in_bfloat16_too(config, capsys):
+    assert turngate("train", config, "--learner.dtype=bfloat16", "--learner.tolerance=1e-4") == 1
+    error = capsys.readouterr().err
+    assert "nats (tolerance 0.0001), the mean of all others " in error
+    assert error.endswith(
+        "both compute in bfloat16: raise learner.tolerance if they differ by rounding only, or set "
+        'learner.dtype = "float32"\n'
+    )

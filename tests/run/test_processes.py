@@ -19,6 +19,7 @@ import pytest
 
 from tests.commands.small_run import variables
 from tests.helpers.command_line import turngate
+from tests.helpers.rounding import GRADIENT
 from tests.helpers.tiny_run import tiny
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
@@ -125,7 +126,8 @@ def test_two_processes_train_as_one_does_also_after_one_was_killed(tmp_path: Pat
         for name, value in other.items():
             if name == "offpolicy/changed_share":  # on-policy it counts what differs by rounding
                 continue
-            np.testing.assert_allclose(row[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+            within = row["step"] * GRADIENT  # updates add up
+            np.testing.assert_allclose(row[name], value, rtol=within, atol=within, err_msg=name)
     assert all(min(row["learner/grad_norm"], row["value/grad_norm"]) > 0 for row in found)
     assert RunFolder(config.parent / "run").is_complete
 

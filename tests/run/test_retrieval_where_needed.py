@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.run.test_curriculum_runs import BASE, EASY, Killed, numbers, played, run
+from tests.helpers.kills import Killed
+from tests.run.test_curriculum_runs import BASE, EASY, numbers, played, run
 from turngate.errors import ConfigError
 from turngate.metrics import read_metrics
 from turngate.trainer.curriculum import Ur2Part
@@ -27,7 +28,7 @@ SMALL = {
 def test_documents_come_after_failures_without_them_and_a_killed_run_goes_on_alike(tmp_path):
     whole = run(tmp_path / "whole", **SMALL)
     with pytest.raises(Killed):
-        run(tmp_path / "killed", **SMALL, sink=["tests.run.test_curriculum_runs:KillSink"])
+        run(tmp_path / "killed", **SMALL, sink=["tests.helpers.kills:KillSink"])
     again = run(tmp_path / "killed", **SMALL)
     assert played(again) == played(whole)
     assert numbers(again) == numbers(whole)

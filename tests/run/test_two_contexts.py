@@ -1,8 +1,7 @@
 """From a config to a step that learns without the hint, and to experts among the siblings."""
 
-import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -11,32 +10,6 @@ from turngate.config import dump, parse
 from turngate.errors import ConfigError
 from turngate.jsonl import read_rows
 from turngate.run.job import Job
-from turngate.trainer.guidance import Guide, GuidePart, Helpers, Plan
-from turngate.types import Guidance, Task
-
-
-class HalfHinted(GuidePart):
-    """Every other sibling is told a key, which learning does not see."""
-
-    type: Literal["half_hinted"] = "half_hinted"
-    strip: bool = True
-    """Whether learning leaves the hint out."""
-
-    def open(self, helpers: Helpers) -> Guide:
-        class Half(Guide):
-            def plan(self, task: Task, group_size: int) -> Plan:
-                hint = Guidance(
-                    kind="fact", level=1, text="red is a", source="env", insert_turn=1, strip_for_train=True
-                )
-                return Plan(entries=[hint, None] * (group_size // 2))
-
-        return Half()
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This very module under its name, as a module of the user's would be."""
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -49,7 +22,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
         "policy": {"turn_tokens": 4, "context": 100, "lanes": 8},
         "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4, "filters": []},
         "eval": {"tasks": 2},
-        "guide": {"type": f"{__name__}:HalfHinted"},
+        "guide": {"type": "tests.helpers.half_hinted:HalfHinted"},
         **changes,
     }
 

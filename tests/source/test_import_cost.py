@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 
 import pytest
 
@@ -16,7 +17,12 @@ LIGHT = (
     "turngate.config",
 )
 HEAVY = ("torch", "transformers", "tokenizers", "vllm", "playwright", "docker", "matplotlib", "duckdb", "pandas")
-BOUND_S = 0.5
+CORE = {
+    *("numpy", "gymnasium", "farama_notifications", "cloudpickle"),
+    *("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"),
+    "docstring_parser",
+}
+MOST_MODULES = 35
 
 
 def python(program, **options):
@@ -40,12 +46,11 @@ def test_importing_says_and_makes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_importing_turngate_takes_less_than_half_a_second():
-    """Processor time, the best of several runs: other programs on the machine can only make a run slower."""
-    program = "import time; start_s = time.process_time(); import turngate; print(time.process_time() - start_s)"
-    best_s = BOUND_S
-    for _ in range(8):
-        best_s = min(best_s, float(python(program)))
-        if best_s < BOUND_S:
-            return
-    pytest.fail(f"the fastest of 8 imports took {BOUND_S} s or longer")
+def test_importing_turngate_loads_its_core_dependencies_alone():
+    """What is loaded costs time on each machine; how long it takes is measured (docs/results.md), not tested."""
+    program = "import sys; known = set(sys.modules); import turngate; print(*sorted(set(sys.modules) - known))"
+    modules = python(program).split()
+    installed = {name.partition(".")[0] for name in modules} & set(packages_distributions())
+    assert {"numpy", "gymnasium"} <= installed <= CORE | {"turngate"}, installed - CORE
+    ours = [name for name in modules if name.partition(".")[0] == "turngate"]
+    assert len(ours) <= MOST_MODULES, ours

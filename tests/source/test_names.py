@@ -8,6 +8,8 @@ PACKAGE = Path(__file__).parents[2] / "turngate"
 ROLES = {
     "base": "the contract of a room",
     "parts": "the parts of a room that a config names",
+    "answers": "what a user's part of a room answers, read before it is used",
+    "scenario": "a web task as it is played: what all have in common, and each kind of them",
     "settings": "settings that several parts of a room share",
     "env": "an environment",
     "sources": "where an environment's tasks come from",
@@ -15,6 +17,7 @@ ROLES = {
     "hints": "help for a task: of one environment, and the command that prints it",
     "rubric": "what pays an environment, and the class of it",
     "components": "rewards that a rubric is made of",
+    "facts": "evidence: what an environment records, what examiners read",
     "tournament": "siblings ranked in few matches: the mathematics, and the examiner",
     "probing": "questions about a recorded turn: how they are put, and the examiner",
     "learner": "who holds the weights: the protocol, and the one of torch",

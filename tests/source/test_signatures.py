@@ -9,7 +9,22 @@ ROOT = Path(__file__).parents[2] / "turngate"
 GYMNASIUM = "as gymnasium declares it"
 DOCKER = "Docker's package for Python has no types"
 MODULE = "whatever stands in a module of the user's"
+OF_A_PAGE = "JSON that a page's script returns"
 ALLOWED: dict[str, str] = {
+    "turngate.store.formats.fields:Plain": "a JSON value of a file that somebody else wrote, checked field by field",
+    "turngate.envs.web.engine.browser_session:BrowserSession.evaluate": OF_A_PAGE,
+    "turngate.envs.web.engine.tab:Tab.call": OF_A_PAGE,
+    "turngate.envs.web.engine.tab:Tab.evaluate": OF_A_PAGE,
+    "turngate.envs.web.engine.view:read_view": OF_A_PAGE,
+    "turngate.envs.web.miniwob.page_guard:PageReading.of": OF_A_PAGE,
+    "turngate.envs.web.miniwob.page_steps:Look.js": OF_A_PAGE,
+    "turngate.envs.web.own.scenario:PageEnd.evaluate": OF_A_PAGE,
+    "turngate.envs.web.engine.browser_session:StorageSeen.cookies": "cookies as Playwright has them",
+    "turngate.envs.web.engine.driver:Driver.run": "what a coroutine takes and sends is nobody's concern here",
+    "turngate.envs.web.engine.driver:Driver.spawn": "what a coroutine takes and sends is nobody's concern here",
+    "turngate.envs.web.engine.chromium:DriverLoop.subprocess_exec": "a method of asyncio, as it is there",
+    "turngate.envs.web.own.scenario:OwnTask.expected": "JSON of a task's row, which its verifier knows",
+    "turngate.envs.web.own.scenario:PageEnd.expected": "JSON of a task's row, which its verifier knows",
     "turngate.agents.protocols:LanguageModel.base_model": "what lies inside a model differs by architecture",
     "turngate.agents.protocols:Tokenizer.apply_chat_template": "what a template knows is its own",
     "turngate.agents.protocols:LanguageModel.config": "what lies inside a model differs by architecture",
@@ -18,6 +33,8 @@ ALLOWED: dict[str, str] = {
     "turngate.envs.code.grading.returned:Claim.known": "a value of any kind",
     "turngate.envs.code.grading.returned:Claim.holds": "JSON of anybody's making",
     "turngate.envs.code.grading.returned:decoded": "a value of any kind",
+    "turngate.trainer.plain_pickle:loads": "a value of any kind",
+    "turngate.jsonl:toml_of": "TOML of anybody's making",
     "turngate.envs.code.grading.folding:Approx.known": "a value of any kind",
     "turngate.envs.code.grading.folding:Approx.fits": "a value of any kind",
     "turngate.envs.code.grading.folding:fold": "a value of any kind",
@@ -40,6 +57,10 @@ ALLOWED: dict[str, str] = {
     "turngate.parts:Part.function": MODULE,
     "turngate.parts:Part.settings": "a part's own settings, each of its own type",
     "turngate.parts:import_object": MODULE,
+    **dict.fromkeys(
+        [f"turngate.part_calls:{name}" for name in ("answering", "handed", "handed_later", "instance_of", "taken")],
+        "a user's part may return anything",
+    ),
     "turngate.parts:loaded": MODULE,
     "turngate.parts:when_used": "a module stands for itself",
     "turngate.rewards.parts:Verdict": "a recorded value before it is known to be a number",

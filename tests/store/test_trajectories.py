@@ -130,15 +130,25 @@ def trajectories(draw, task, name):
     )
 
 
+PAYMENTS = st.fixed_dictionaries(
+    {
+        "ledger": tuples(EVENT),
+        "reward_T": st.lists(st.floats(width=32), max_size=3).map(lambda paid: np.array(paid, np.float32)),
+    }
+)
+
+
 @st.composite
 def scores(draw):
-    return Score(
-        ledger=draw(tuples(EVENT)),
-        reward_T=np.array(draw(st.lists(st.floats(width=32), max_size=3)), np.float32),
+    score = Score(
+        **draw(PAYMENTS),
         outcome=draw(st.none() | FLOAT),
         usable=draw(st.booleans()),
         problem=draw(TEXT),
+        success=draw(st.booleans()),
     )
+    score = replace(score, missing=draw(tuples(TEXT)))
+    return replace(score, filled=replace(score, **draw(PAYMENTS))) if score.missing and draw(st.booleans()) else score
 
 
 @st.composite
@@ -154,10 +164,13 @@ def steps(draw):
 
 def facts(group):
     """Everything in a group, with each score taken apart, since a score compares by identity."""
-    taken_apart = [
-        (s.ledger, s.reward_T.dtype, s.reward_T.tobytes(), s.outcome, s.usable, s.problem) for s in group.scores
-    ]
-    return group.task, group.trajectories, taken_apart
+    return group.task, group.trajectories, [taken_apart(score) for score in group.scores]
+
+
+def taken_apart(score):
+    filled = score.filled and taken_apart(score.filled)
+    paid = score.ledger, score.reward_T.dtype, score.reward_T.tobytes()
+    return *paid, score.outcome, score.usable, score.problem, score.success, score.missing, filled
 
 
 def turn(**changes):
@@ -387,9 +400,9 @@ def test_an_unknown_schema_version_is_named(tmp_path, metadata, found):
     store = Store(tmp_path)
     store.write(0, [group("a")])
     (file,) = tmp_path.rglob("*.parquet")
-    assert pq.read_schema(file).metadata[b"schema_version"] == b"4"
+    assert pq.read_schema(file).metadata[b"schema_version"] == b"5"
     pq.write_table(pq.read_table(file, partitioning=None).replace_schema_metadata(metadata), file)
-    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 1, 2, 3, 4"):
+    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 1, 2, 3, 4, 5"):
         list(store.read(0))
     with pytest.raises(StoreError, match=f"schema_version '{found}'"):
         store.find("a")
@@ -445,6 +458,13 @@ def helped(made, *, joins):
     return replace(made, trajectories=(replace(made.trajectories[0], turns=turns, guidance=hint),))
 
 
+def with_a_missing_verdict(made):
+    """A success whose outcome is not 1, which is compared as if the second turn had been paid twice."""
+    score = replace(made.scores[0], outcome=0.36, success=True, missing=("polite",))
+    filled = replace(score, ledger=(score.ledger[1], *score.ledger), reward_T=np.array([2.5], np.float32))
+    return replace(made, scores=(replace(score, filled=filled),))
+
+
 @pytest.mark.parametrize(
     ("name", "written"),
     [
@@ -454,6 +474,7 @@ def helped(made, *, joins):
         ("v3", with_a_flaw(of_two_turns(share=0.5))),  # actions say what was wrong with their form
         ("v3_helped", helped(of_two_turns(share=0.5), joins=False)),
         ("v4", helped(of_two_turns(share=0.5), joins=True)),  # guidance says with whom its episode is compared
+        ("v5", with_a_missing_verdict(of_two_turns(share=0.5))),  # a score says success, and what is missing
     ],
 )
 def test_every_version_stays_readable(tmp_path, name, written):

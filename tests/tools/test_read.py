@@ -1,6 +1,7 @@
 """What an agent may write in the two notations that everybody shares, and what it is told about the rest."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -178,3 +179,37 @@ def test_both_notations_mean_the_same(value):
 
 def test_usage_puts_optional_arguments_in_brackets():
     assert [tool.usage for tool in TOOLS] == ["list_tables", "describe TABLE", "run_sql QUERY", "move PIECE [TO]"]
+
+
+def note(annotation):
+    return (Tool(name="note", description="Note.", parameters=(Parameter(name="text", annotation=annotation),)),)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "written", "expected"),
+    [
+        (str | None, "12345", "12345"),
+        (str | None, "true", "true"),
+        (str | None, "[1", "[1"),
+        (str | None, "null", None),
+        (str | None, '"12"', "12"),
+        (str | int, "12", 12),
+        (str | int, "1.5", "1.5"),
+        (str | list[int], "[1, 2]", [1, 2]),
+        (str | list[int], '["a"]', '["a"]'),
+        (int, "12", 12),
+    ],
+)
+def test_a_bare_value_is_text_where_the_type_allows_text_and_no_other_kind_fits(annotation, written, expected):
+    action = parse(f"note {written}", note(annotation))
+    assert action.parse_error is None
+    assert action.calls[0].arguments["text"] == expected
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "[1, NaN]", '{"deep": [Infinity]}', "1e999", str(10**100)])
+@pytest.mark.parametrize(
+    "written", ["note {}", '<tool_call>{{"name": "note", "arguments": {{"text": {}}}}}</tool_call>']
+)
+def test_what_cannot_be_counted_with_is_refused_with_the_name_of_the_argument(value, written):
+    for annotation in (Any, float | list[float] | dict[str, list[float]]):
+        assert "argument 'text' of note holds " in parse(written.format(value), note(annotation)).parse_error

@@ -21,7 +21,7 @@ def make():
 
 
 def looked(task):
-    return [f"open {name}#0" for name in task.private["documents"]]
+    return [f"search {title}" for title in task.private["titles"]]
 
 
 ENDS = {

@@ -1,5 +1,7 @@
 """Where trees grow, part by part, and what they cost: the worked numbers, and laws over random trees."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from tests.helpers import models
 from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Forest
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
+from turngate.run.replaying import first_seed
 from turngate.trainer.branch_costs import branch_metrics, tree_cost
 from turngate.trainer.branching import (
     ArpoBranching,
@@ -24,11 +27,13 @@ from turngate.trainer.branching import (
     TreeRpoBranching,
 )
 from turngate.trainer.branching.uncertain_forks import branch_chance, start_surprisal
+from turngate.trainer.credit import dr_grpo, rloo
 from turngate.trainer.credit.progress import best_of
-from turngate.trainer.credit.tree import branches
+from turngate.trainer.credit.siblings import siblings
+from turngate.trainer.credit.tree import grow as grow_trees
 from turngate.trainer.curriculum.pass_rates import unaided
 from turngate.trainer.pack import pack
-from turngate.trainer.shared_turns import regrafted, sampled_turns, times_played
+from turngate.trainer.shared_turns import regrafted, sampled_turns
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.continuations import ContinuationValues, continuation_values
 from turngate.trainer.table import tabulate
@@ -188,27 +193,35 @@ def test_played_trees_cost_what_the_environments_were_asked():
         assert tree_cost(group.trajectories, lambda task, fork=fork: fork).steps == steps
 
 
-# --- shared turns are weighed once -----------------------------------------------------------------------------------
+# --- shared turns ----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_a_turn_counts_once_however_many_leaves_share_it(data):
+def test_a_turn_counts_in_each_leaf_that_shares_it_against_those_that_do_not(data):
+    """``rloo`` and ``dr_grpo`` by plain loops over the leaves, and the weights of every aggregate but "sum"."""
     n = data.draw(st.integers(1, 6))
     shape = [None, *(data.draw(st.none() | st.tuples(st.integers(0, k - 1), st.integers(0, 2))) for k in range(1, n))]
     leaves = tree_of(3, shape)
     rows = [turn for leaf in leaves for turn in leaf.turns]
-    n_times = [sum(one is turn for one in rows) for turn in rows]
-    np.testing.assert_array_equal(times_played(leaves), n_times)
-    batch = pack([models.scored(leaves)], np.ones(len(rows), np.float32), aggregate="token")
-    weight_N = batch.policy_weight_L[batch.policy_weight_L > 0]
-    np.testing.assert_allclose(weight_N, 1 / (np.array(n_times) * len(set(map(id, rows)))), rtol=1e-6)
+    paid = data.draw(st.lists(st.integers(-4, 4).map(lambda k: k / 4), min_size=n, max_size=n))
+    scored = models.scored(leaves, paid)
+    expected = []
+    for place, leaf in enumerate(leaves):
+        for turn in leaf.turns:
+            others = [p for p, one in zip(paid, leaves, strict=True) if all(turn is not own for own in one.turns)]
+            expected.append(paid[place] - np.mean(others) if others else 0.0)
+    np.testing.assert_allclose(rloo(tabulate([scored])), expected, atol=1e-6)
+    np.testing.assert_allclose(dr_grpo(tabulate([scored])), np.array(expected) * (n - 1) / n, atol=1e-6)
+    for aggregate in ("token", "sequence", "turn"):
+        batch = pack([scored], np.ones(len(rows), np.float32), aggregate=aggregate)
+        np.testing.assert_allclose(batch.policy_weight_L[batch.policy_weight_L > 0], 1 / len(rows), rtol=1e-6)
     assert sum(len(sampled_turns(leaf)) for leaf in leaves) == len(set(map(id, rows)))
 
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_shared_turns_count_once_also_when_episodes_are_taken_out(data):
+def test_shared_turns_are_known_also_when_episodes_are_taken_out(data):
     n = data.draw(st.integers(1, 8))
     shape = [None, *(data.draw(st.none() | st.tuples(st.integers(0, k - 1), st.integers(0, 2))) for k in range(1, n))]
     leaves = tree_of(3, shape)
@@ -216,10 +229,11 @@ def test_shared_turns_count_once_also_when_episodes_are_taken_out(data):
     kept = regrafted(leaves, stays_B)
     assert [one.id for one in kept] == [one.id for one, stays in zip(leaves, stays_B, strict=True) if stays]
     rows = [turn for leaf in kept for turn in leaf.turns]
-    np.testing.assert_array_equal(times_played(kept), [sum(one is turn for one in rows) for turn in rows])
     assert sum(len(sampled_turns(leaf)) for leaf in kept) == len(set(map(id, rows)))
     if kept:
-        branches(tabulate([models.scored(kept)]), "regrafted")  # raises for parents or turns that are not there
+        tree = grow_trees(tabulate([models.scored(kept)]), "regrafted")
+        times_N = [sum(one is turn for one in rows) for turn in rows]
+        np.testing.assert_array_equal(tree.visits_G[tree.node_N], times_N)
 
 
 def test_the_branch_that_shares_most_stands_in_the_place_of_what_was_taken_out():
@@ -229,14 +243,23 @@ def test_the_branch_that_shares_most_stands_in_the_place_of_what_was_taken_out()
     assert [one.parent for one in regrafted(kept, np.array([False, True, True, True]))] == [("3", 1), None, ("3", 3)]
 
 
-def test_forced_turns_of_a_retry_take_no_weight_from_the_turns_they_repeat():
+def test_what_stands_in_the_place_of_a_root_has_its_seed_by_which_the_environment_was_reset():
+    leaves = [replace(leaf, seed=n) for n, leaf in enumerate(tree_of(4, [None, (0, 2), (0, 1)]))]
+    kept = regrafted(leaves, np.array([False, True, True]))
+    assert [(one.parent, one.seed) for one in kept] == [(None, 0), (("1", 1), 2)]
+    known = {one.id: one for one in kept}
+    assert [first_seed(one, known) for one in kept] == [0, 0]
+
+
+def test_forced_turns_that_retries_have_in_common_are_no_branches():
     first = models.trajectory([models.turn([1], [2]), models.turn([3], [4])], name="a")
     forced = models.turn([1], [2], source=[Source.CONTEXT, Source.GUIDE])
-    retry = models.trajectory([forced, models.turn([3], [5])], name="b")
     again = Guidance(kind="correction", level=1, text="Look again.", source="self", insert_turn=1)
-    fields = {"id": "b", "task": first.task, "turns": retry.turns, "ending": retry.ending, "seed": 0}
-    retry = Trajectory(**fields, parent=("a", 1), guidance=again)
-    np.testing.assert_array_equal(times_played([first, retry]), [1, 1, 1, 1])
+    fields = {"task": first.task, "ending": first.ending, "seed": 0, "parent": ("a", 1), "guidance": again}
+    retries = [Trajectory(id=name, turns=(forced, models.turn([3], [5])), **fields) for name in "bc"]
+    table = tabulate([models.scored([first, *retries], [0.5, 1.0, 0.0])])
+    assert siblings(table).weight_M is None
+    assert rloo(table).tolist() == [0, 0, 1, 1, -1, -1]
 
 
 def test_a_curriculum_counts_what_the_policy_played_alone_from_the_first_turn():

@@ -100,7 +100,7 @@ def test_unusable_episodes_are_counted_and_not_averaged_in():
     assert math.isnan(run(lambda request: "press a", tasks[:1], make_env=Broken)[0].rate)
 
 
-def test_an_episode_without_room_for_a_turn_is_a_failure():
+def test_an_episode_without_room_for_a_turn_is_unusable():
     policy = models.local()
     limits = models.TokenLimits(turn_tokens=6, context=10)
 
@@ -110,7 +110,7 @@ def test_an_episode_without_room_for_a_turn_is_a_failure():
             return await evaluate(player, pool, RUBRIC.score_group, models.tasks(2), split="s", samples=1, seed=0)
 
     result, _ = asyncio.run(go())
-    assert (result.success_B, result.unusable) == ((False, False), 0)
+    assert (result.success_B, result.unusable) == ((), 2)
 
 
 def test_no_parameter_lets_help_in():
@@ -118,6 +118,27 @@ def test_no_parameter_lets_help_in():
     looking = {"examining", "reads"}  # after the episodes have ended
     memory = {"memory"}  # the one exception, whose results are reported apart
     assert parameters == {"player", "worlds", "score", "tasks", "split", "samples", "seed", *looking, *memory}
+
+
+def test_hints_and_private_data_of_a_task_reach_neither_the_policy_nor_a_text():
+    secret = {"gold": "XYZZY"}
+    tasks = [
+        replace(task, hints=("press SESAME",), private={**task.private, **secret})
+        for task in models.tasks(2, "heldout")
+    ]
+    chat, contexts = models.chat(), []
+
+    def script(request):
+        contexts.append(chat.tokenizer.decode(request.ids))
+        return "press a"
+
+    _, played = run(script, tasks)
+    shown = [turn.observation.text for group in played for one in group.trajectories for turn in one.turns]
+    assert len(contexts) == len(shown) == 6
+    assert all(any(text in context for context in contexts) for text in shown)  # contexts are what the policy reads
+    for text in (*contexts, *shown, *(repr(thing) for group in played for thing in (group, group.task))):
+        assert "SESAME" not in text
+        assert "XYZZY" not in text
 
 
 # --- an agent that voids what it cannot win ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import models
 from turngate.config import parse
-from turngate.errors import ConfigError, ShapeError
+from turngate.errors import ConfigError, PartError
 from turngate.trainer.filters import FilterPart, keep, varied
 from turngate.types import Guidance, RewardEvent, ScoredGroup, Task
 
@@ -144,7 +144,7 @@ def test_a_filter_may_drop_single_trajectories_and_the_next_sees_the_rest():
     ("answer", "said"), [(np.array([True]), r"bool\[1\]"), (np.array([0, 1, 1]), r"int64\[3\]"), (None, r"object\[\]")]
 )
 def test_an_answer_of_another_form_is_refused(answer, said):
-    with pytest.raises(ShapeError, match=rf"filter 'odd' answered {said} for a group of 3; it must be a bool, or bool"):
+    with pytest.raises(PartError, match=rf"returned .*: {said} for a group of 3; it must return a bool, or bool\[3\]"):
         keep([group("a", [0, 1, 2])], {"odd": lambda each: answer})
 
 

@@ -29,7 +29,7 @@ def test_a_table_without_a_type_opens_torch():
     assert part == TorchLearnerPart(lr=0.1)
     assert part.settings() == {
         "lr": 0.1,
-        "tolerance": 1e-4,
+        "tolerance": None,
         "max_kl": 2.0,
         "dtype": "auto",
         "weight_decay": 0.0,

@@ -67,7 +67,7 @@ def test_a_step_in_which_nothing_can_be_used_says_that_and_nothing_else():
     watch = Watch()
     watch(1, step_of(1), {})
     broken = {"monitor/unusable_share": 1.0, "monitor/unusable_share_alarm": 1.0}
-    calm = {"monitor/agent_fault_share": 0.0, "monitor/agent_fault_share_alarm": 0.0}
+    calm = {f"monitor/{name}": 0.0 for of in ("agent_fault_share", "silenced") for name in (of, f"{of}_alarm")}
     assert watch(2, [group(episode(usable=False))], {}) == broken | calm
 
 

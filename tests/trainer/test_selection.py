@@ -168,8 +168,16 @@ def test_a_trajectory_with_a_void_turn_is_dropped():
     ]
     told = [replace(one, evidence=one.evidence + own) for one, own in zip(group.trajectories, facts, strict=True)]
     group = replace(group, trajectories=tuple(told))
-    assert without_void(group).tolist() == [True, True, False, True]
+    assert without_void(group, evidence="void_turn").tolist() == [True, True, False, True]
     assert without_void(group, evidence="other").tolist() == [True, True, True, False]
+
+
+def test_without_a_fact_a_turn_is_void_that_could_not_be_read():
+    group = played([1, 0], [[0.0, 0.0]] * 2)
+    first, last = group.trajectories[1].turns
+    unread = replace(last, action=replace(last.action, parse_error="no call"))
+    void = replace(group.trajectories[1], turns=(first, unread))
+    assert without_void(replace(group, trajectories=(group.trajectories[0], void))).tolist() == [True, False]
 
 
 # --- copied hints ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.helpers import models
+from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.errors import ShapeError
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import random_reward
@@ -17,12 +18,12 @@ from turngate.trainer.credit.turn_gae import turn_gae, value_targets
 from turngate.trainer.learner import Critic
 from turngate.trainer.signals.base import Signals, played_of
 from turngate.trainer.signals.beliefs import Beliefs, Entropies
-from turngate.trainer.signals.log_ratios import LogRatios
+from turngate.trainer.signals.log_ratios import LearnedLogRatios, LogRatios
 from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
 from turngate.trainer.signals.said_thoughts import thought_marks
 from turngate.trainer.signals.values import Values, explained
 from turngate.trainer.table import tabulate
-from turngate.types import Ending, Evidence, Score, Source
+from turngate.types import Ending, Evidence, Guidance, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE
 
@@ -133,8 +134,8 @@ def without_turns(group, place):
         lambda: Values(learner=with_head(), targets=value_targets),
         lambda: Values(learner=with_head(), targets=VALUE_TARGETS["token_gae"], per_token=True),
         lambda: Entropies(learner()),
-        lambda: LogRatios(model=learner(1), base=learner(2), loss=preference),
-        lambda: LogRatios(model=learner(1), base=learner(2), loss=cross_entropy),
+        lambda: LearnedLogRatios(model=learner(1), base=learner(2), loss=preference),
+        lambda: LearnedLogRatios(model=learner(1), base=learner(2), loss=cross_entropy),
         lambda: Beliefs(learner=learner(), chat=models.chat(), answer=lambda task: ("press ", "a red click")),
     ],
     ids=["rows", "evidence", "values", "token values", "entropies", "preference", "cross entropy", "beliefs"],
@@ -146,12 +147,12 @@ def test_an_episode_without_turns_changes_no_other_measurement(make, place):
     plain, plain_after_credit, plain_table = measured(make(), [group])
     for name in set(plain) - {"parent_B"}:
         expected = np.insert(plain[name], place, 0) if name.endswith("_B") else plain[name]
-        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
+        assert_alike(found[name], expected, PASS)
     (columns, metrics), (plain_columns, plain_metrics) = after_credit(table), plain_after_credit(plain_table)
     assert columns.keys() == plain_columns.keys()
     for name, column in columns.items():
-        np.testing.assert_allclose(column, plain_columns[name], atol=1e-6, err_msg=name)
-    assert metrics == pytest.approx(plain_metrics, rel=1e-5)
+        assert_alike(column, plain_columns[name], PASS)
+    assert metrics == pytest.approx(plain_metrics, rel=GRADIENT)
 
 
 def test_nothing_is_measured_if_nothing_is_read():
@@ -185,10 +186,10 @@ def test_values_before_turns_and_where_truncated_episodes_stopped():
     groups, taught = groups_of(endings=TRUNCATED), with_head()
     columns, _, _ = measured(Values(learner=taught, targets=value_targets), groups)
     expected = [value_by_hand(taught, before) for _, before, _ in turns_of(groups)]
-    np.testing.assert_allclose(columns["value_N"], expected, atol=1e-5)
+    assert_alike(columns["value_N"], expected, PASS)
     first, second, third = groups[0].trajectories
     after = [value_by_hand(taught, first.ids()), 0.0, value_by_hand(taught, third.ids())]
-    np.testing.assert_allclose(columns["bootstrap_B"], after, atol=1e-5)
+    assert_alike(columns["bootstrap_B"], after, PASS)
     without, _, _ = measured(Values(learner=taught, targets=value_targets, bootstrap=False), groups)
     assert "bootstrap_B" not in without
     assert second.ending.terminated
@@ -203,7 +204,7 @@ def test_values_before_every_policy_token():
         for _, before, turn in turns_of(groups)
         for k in range(len(turn.completion.ids_K))
     ]
-    np.testing.assert_allclose(columns["value_S"], expected, atol=1e-5)
+    assert_alike(columns["value_S"], expected, PASS)
 
 
 def test_the_lesson_of_a_critic():
@@ -285,8 +286,8 @@ def test_entropies_against_a_plain_forward_pass():
         ids = torch.as_tensor(np.concatenate([before, turn.completion.ids_K]), dtype=torch.long)
         row = torch.log_softmax(models.model()(ids[None]).logits[0, len(before) - 1 : -1] / 0.8, -1)
         expected.append(-(row.exp() * row).sum(-1).numpy())
-    np.testing.assert_allclose(columns["entropy_S"], np.concatenate(expected), atol=1e-4)
-    np.testing.assert_allclose(columns["entropy_N"], [turn.mean() for turn in expected], atol=1e-4)
+    assert_logprobs(columns["entropy_S"], np.concatenate(expected), PASS)
+    assert_logprobs(columns["entropy_N"], [turn.mean() for turn in expected], PASS)
 
 
 def test_a_turn_without_policy_tokens_has_no_entropy():
@@ -313,7 +314,7 @@ def test_the_gain_of_a_turn_is_what_it_adds_to_the_belief_in_the_answer(log):
     ]
     level = np.log(belief) if log else np.array(belief)
     expected = [level[1] - level[0], np.nan, np.nan, level[4] - level[3], level[5] - level[4], np.nan]
-    np.testing.assert_allclose(columns["gain_N"], expected, atol=1e-4 if log else 1e-6)
+    assert_logprobs(columns["gain_N"], expected, PASS * (1 if log else max(belief)))
     assert asked == ["task"] * 3
 
 
@@ -321,35 +322,39 @@ def test_the_gain_of_a_turn_is_what_it_adds_to_the_belief_in_the_answer(log):
 
 
 def ratios_by_hand(groups, model, base):
-    """log π − log π_ref of every policy token, turn by turn; None is the sampler."""
-    found = []
-    for _, before, turn in turns_of(groups):
-        pair = [
-            turn.completion.logprobs_K if one is None else logprobs_after(one, before, turn.completion.ids_K)
-            for one in (model, base)
-        ]
-        found.append(pair[0] - pair[1])
-    return found
+    """log π − log π_ref of every policy token, turn by turn."""
+    return [
+        logprobs_after(model, before, turn.completion.ids_K) - logprobs_after(base, before, turn.completion.ids_K)
+        for _, before, turn in turns_of(groups)
+    ]
 
 
-@pytest.mark.parametrize(("model", "base"), [(None, 2), (1, 2), (1, None)])
-def test_log_ratios(model, base):
+def test_log_ratios():
+    """Over the whole vocabulary; what the sampler recorded plays no part."""
     groups = groups_of()
-    parts = [None if seed is None else learner(seed, top_k=5) for seed in (model, base)]
-    columns, after_credit, table = measured(LogRatios(model=parts[0], base=parts[1]), groups)
-    expected = ratios_by_hand(groups, *(None if seed is None else models.model(seed) for seed in (model, base)))
-    np.testing.assert_allclose(columns["logratio_S"], np.concatenate(expected), atol=1e-4)
-    np.testing.assert_allclose(columns["logratio_N"], [turn.sum() for turn in expected], atol=1e-4)
+    columns, after_credit, table = measured(LogRatios(model=learner(1, top_k=5), base=learner(2, top_p=0.5)), groups)
+    expected = ratios_by_hand(groups, models.model(1), models.model(2))
+    assert_logprobs(columns["logratio_S"], np.concatenate(expected), 2 * PASS)
+    assert_logprobs(columns["logratio_N"], [turn.sum() for turn in expected], 4 * PASS)
     assert after_credit(table) == ({}, {})
     assert np.isfinite(prime(table)).all()
     assert np.isfinite(istar(table)).all()
 
 
+def without_a_hint(group):
+    """The group as if its policy had been told something that learning leaves out."""
+    hint = Guidance(kind="fact", level=1, text="red is a", source="env", strip_for_train=True)
+    return replace(group, trajectories=tuple(replace(one, guidance=hint) for one in group.trajectories))
+
+
+@pytest.mark.parametrize("hinted", [False, True])
 @pytest.mark.parametrize("loss", [cross_entropy, preference])
-def test_a_reward_model_descends_on_its_loss(loss):
-    """The gradient with respect to its weights is that of the loss of summed log-ratios, written out."""
+def test_a_reward_model_descends_on_its_loss(loss, hinted):
+    """The gradient with respect to its weights is that of the loss of summed log-ratios, written out; no shaping of a
+    policy's hinted tokens has a part in it."""
     groups, phi = groups_of(), learner(1, clip_norm=1e9)
-    source = LogRatios(model=phi, base=learner(2), loss=partial(loss, beta=0.3))
+    groups = list(map(without_a_hint, groups)) if hinted else groups
+    source = LearnedLogRatios(model=phi, base=learner(2), loss=partial(loss, beta=0.3))
     _, after_credit, table = measured(source, groups)
     gradients = []
     phi.optim_step = lambda: (
@@ -381,12 +386,12 @@ def test_a_reward_model_descends_on_its_loss(loss):
     expected = torch.cat([p.grad.flatten() for p in model.parameters()]).numpy()
     assert metrics["reward_model/loss"] == pytest.approx(value.item(), rel=1e-4)
     assert np.abs(expected).max() > 1e-4
-    np.testing.assert_allclose(gradients[0], expected, rtol=1e-3, atol=1e-5)
+    assert_alike(gradients[0], expected, 2 * GRADIENT)  # of two models
 
 
 def test_a_reward_model_learns_who_succeeds():
     groups, phi = groups_of(), learner(1)
-    source = LogRatios(model=phi, base=learner(1), loss=partial(cross_entropy, beta=0.5))
+    source = LearnedLogRatios(model=phi, base=learner(1), loss=partial(cross_entropy, beta=0.5))
     losses = []
     for _ in range(12):
         columns, after_credit, table = measured(source, groups)
@@ -399,7 +404,7 @@ def test_a_reward_model_learns_who_succeeds():
 def test_an_outcome_that_is_no_probability_is_refused():
     groups = groups_of()
     strange = tuple(replace(score, outcome=2.0) for score in groups[0].scores)
-    source = LogRatios(model=learner(1), base=learner(2), loss=cross_entropy)
+    source = LearnedLogRatios(model=learner(1), base=learner(2), loss=cross_entropy)
     _, after_credit, table = measured(source, [replace(groups[0], scores=strange)])
     with pytest.raises(ShapeError, match=r"outcome_B is 2\.0 at trajectory 0"):
         after_credit(table)

@@ -109,7 +109,7 @@ def test_a_step_plays_learns_publishes_and_records():
     assert metrics["train/sampled_tokens"] == sum(len(turn.completion.ids_K) for t, _ in everyone for turn in t.turns)
     assert metrics["policy/kl_to_sampler_nats"] == pytest.approx(0, abs=1e-6)  # one step: still on-policy
     assert metrics["policy/clipped_share"] == 0
-    assert 0 < metrics["canary/max_logprob_difference"] < 1e-4
+    assert 0 <= metrics["canary/max_logprob_difference"] < 1e-4
     assert {name for name in metrics if name.startswith("time/")} == {
         f"time/{stage}_s" for stage in ("collect", "reward", "credit", "learn", "publish", "record")
     }
@@ -204,7 +204,7 @@ def test_a_step_of_which_nothing_can_be_used_stops_the_run():
         def act(self, action):
             raise OSError("no disk")
 
-    with pytest.raises(RunError, match=r"none of 12 episodes .* Broken broke in turn 0: OSError\('no disk'\)"):
+    with pytest.raises(RunError, match=r"none of 12 episodes .* Broken broke in turn 0: OSError: no disk"):
         steps(make_env=Broken)
 
 
@@ -238,15 +238,13 @@ def test_episodes_that_the_agent_broke_are_failures_and_counted_apart():
     assert [t.ending for t in run.store.written[0][1][1].trajectories] == [Ending.AGENT_FAULT] * 4
 
 
-def test_an_episode_without_room_for_a_turn_does_not_stop_the_run():
+def test_a_step_without_room_for_any_turn_stops_the_run():
     def tight(run):
         run.player.limits = models.TokenLimits(turn_tokens=6, context=10)
         return run
 
-    run, (metrics,) = steps(prepare=tight, score=RUBRIC.score_group)
-    assert (metrics["drop/empty_trajectories"], metrics["drop/empty_groups"]) == (12, 3)
-    assert metrics["train/success"] == 0
-    assert [step for step, _ in run.store.written] == [1]
+    with pytest.raises(RunError, match=r"none of 12 episodes .* the policy had no turn: .* raise policy.context"):
+        steps(prepare=tight, score=RUBRIC.score_group)
 
 
 def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblings():
@@ -335,7 +333,7 @@ def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it
     taught = models.learner(temperature=0.9, **CUT)
     run, found = steps(2, player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
     for metrics in found:
-        assert 0 < metrics["canary/max_logprob_difference"] < 1e-4
+        assert 0 <= metrics["canary/max_logprob_difference"] < 1e-4
         assert metrics["canary/borderline_tokens"] == 0
         assert metrics["policy/outside_support_share"] == pytest.approx(0, abs=1e-6)
         assert metrics["policy/kl_to_sampler_nats"] == pytest.approx(0, abs=1e-6)

@@ -13,6 +13,7 @@ from turngate.errors import ShapeError
 from turngate.rewards.gates import cap_process, veto
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.trainer.credit import prorag, pure, sag, spa
+from turngate.trainer.credit.pay_sources import successes
 from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,
@@ -93,6 +94,7 @@ def test_trajectories_lie_end_to_end():
         "parent_B": "int32",
         "branch_B": "int32",
         "act_N": "int64",
+        "won_B": "bool",
         "said_N": "int64",
         "settled_B": "float32",
         "process_paid_N": "float32",
@@ -308,3 +310,18 @@ BAD = Score(
 def test_what_cannot_be_credited_is_refused_by_name(keys: list[str], bad: Score, match: str):
     with pytest.raises(ShapeError, match=match):
         tabulate([group((trajectory("fine", [""]), score(1)), (trajectory("odd", keys), bad))])
+
+
+def test_a_success_is_the_rubrics_unless_a_gate_took_its_payment():
+    """rlcr pays a right answer with confidence 0.2 only 0.36; a veto closes what a cheat was paid."""
+    won = RewardEvent(name="won", kind="outcome", turn=None, value=0.36, weight=1.0)
+    closed = RewardEvent(name="won", kind="outcome", turn=None, value=1.0, weight=1.0, factor=0.0, gate="veto(x)")
+    made = [
+        replace(score(0.36, ledger=(won,), outcome=0.36), success=True),
+        replace(score(0.36, ledger=(won,), outcome=0.36), success=False),
+        score(0.0, ledger=(closed,), outcome=1.0),
+        score(1.0, outcome=1.0),
+    ]
+    table = tabulate([group(*((trajectory(str(row), [""]), one) for row, one in enumerate(made)))])
+    assert table.measured["won_B"].tolist() == successes(table, None).tolist() == [True, False, False, True]
+    assert successes(table, 0.5).tolist() == [False, False, False, True]

@@ -13,7 +13,7 @@ from turngate.agents.forced import Forced
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
-from turngate.errors import ConfigError, RunError
+from turngate.errors import PartError, RunError
 from turngate.metrics import Clock
 from turngate.trainer.credit import grpo
 from turngate.trainer.guidance import Guide, NoGuide, Plan
@@ -142,7 +142,7 @@ def test_own_makes_a_group_beside_the_first_one():
     assert [len(group.trajectories) for group in waves.groups] == [3, 2]
     assert [len(group.trajectories) for group in waves.played] == [5]
     cohorts = [{one.cohort for one in group.trajectories} for group in waves.groups]
-    assert cohorts == [{(TASKS[0].id, None)}, {(TASKS[0].id, ("hint", 1))}]
+    assert cohorts == [{(TASKS[0].id, None, None)}, {(TASKS[0].id, ("hint", 1), None)}]
 
 
 def test_a_better_episode_replaces_the_worst_row_and_all_others_stay_as_they_were():
@@ -206,12 +206,15 @@ def test_every_episode_is_booked_once(shape):
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
-        (Plan(entries=[]), "Scripted plans wave 0 of task 'lock/train/0' without an episode"),
-        ([None] * 4, r"Scripted plans \[None, None, None, None\]; it must return a Plan"),
+        (Plan(entries=[]), r"returned Plan\(entries=\[\].*: it has no entries; it must return a Plan"),
+        (
+            [None] * 4,
+            r":Scripted' \(.*, line \d+\): plan\(\) returned \[None, None, None, None\]; it must return a Plan",
+        ),
     ],
 )
 def test_plans_that_cannot_be_played_are_refused(plan, says):
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(PartError, match=says):
         play(waves_of(plan))
 
 
@@ -239,7 +242,7 @@ def test_a_state_that_is_not_json_is_named(tmp_path, state):
             pass
 
     run = run_of(None, Careless(), lambda request: "press e")
-    with pytest.raises(ConfigError, match=r"state\(\) of Careless cannot be saved: .*; it must return JSON"):
+    with pytest.raises(PartError, match=r"Careless' .*: state\(\) returned .*: .*; it must return JSON"):
         run.checkpointed["guide"].save(tmp_path / "guide.pt")
 
 

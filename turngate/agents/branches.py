@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from turngate.agents.given import given_again
 from turngate.agents.rollout import Entrance, World
 from turngate.errors import RunError
 from turngate.types import JSON, BoolArray, Evidence, Info, Observation, Source, Task, Trajectory, Turn
@@ -120,7 +121,7 @@ async def replay(world: World, task: Task, seed: int, notation: str, turns: Sequ
     observation, begun = await world.reset(task, seed, notation)
     _compare(task, 0, observation, turns[0].observation)
     for number, (turn, following) in enumerate(pairwise(turns), start=1):
-        observation, _, terminated, truncated, _ = await world.step(turn.action.text)
+        observation, _, terminated, truncated, _ = await world.step(given_again(turn))
         if terminated or truncated:
             raise RunError(_differs(task, number, "the episode is over", "it went on when it was recorded"))
         _compare(task, number, observation, following.observation)

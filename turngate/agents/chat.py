@@ -13,24 +13,30 @@ A model may end a turn with one of several tokens (``Chat.ends``). The history k
 turn that was cut off gets one, as context. docs/models.md shows the tokens of each family.
 
 Observations are tokenised with control tokens switched off: a document that contains ``<|im_end|>`` stays a document.
+
+Solved episodes that the policy is shown before its task (``Chat.with_examples``) are earlier turns of the same chat,
+made of the same pieces: opening, what was said, follow-up, …, and the task is then a message of the user.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
+from turngate.agents.few_shot import Example
 from turngate.agents.protocols import LanguageModel, Tokenizer
+from turngate.agents.tool_text import tool_text
 from turngate.errors import ConfigError
 from turngate.tools.notations import NOTATIONS, of_template
 from turngate.tools.notations.base import THOUGHT
-from turngate.types import JSON, EndedBy, IntArray
+from turngate.types import JSON, EndedBy, IntArray, storable
 
 _NO_TOKENS = "this needs the tokens of a policy behind a server, which gives text alone; use a local model"
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
@@ -64,11 +70,12 @@ class Chat:
 
     ``system``: the text of a system message; "" = none but the template's own. ``template``: further arguments of the
     template, for instance ``{"enable_thinking": False}``. ``ends``: ids that end a turn beside those which template
-    and tokenizer tell, as ``ends_of`` a model.
+    and tokenizer tell, as ``ends_of`` a model. ``describes``: a system message describes the tools where the template
+    lists none and takes such a message. ``shows_examples``: ``with_examples`` is still to be called.
 
     Raises ConfigError for a template that is missing, that does not render each message once and in order, or that
-    ends no turn with a token; also for a system text that the template leaves out and for an argument that it never
-    mentions.
+    ends no turn with a token, or that does not say that it is the model's turn; also for a system text that the
+    template leaves out and for an argument that it never mentions.
     """
 
     def __init__(
@@ -78,6 +85,8 @@ class Chat:
         system: str = "",
         template: Mapping[str, JSON] | None = None,
         ends: Iterable[int] = (),
+        describes: bool = False,
+        shows_examples: bool = False,
     ) -> None:
         if not tokenizer.chat_template:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no chat template; give a chat model")
@@ -85,15 +94,23 @@ class Chat:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no eos_token, which ends a turn")
         self.tokenizer = tokenizer
         self.system, self._template = system, dict(template or {})
+        self.examples: Mapping[str, tuple[Example, ...]] = {}
+        """Solved episodes by the id of the environment whose episodes they are shown before."""
         for name in self._template:
             self._check_argument(name)
         self._frames: dict[str, Frames] = {}
         self._added = {**tokenizer.get_added_vocab(), tokenizer.eos_token: tokenizer.eos_token_id}
         self._whole = _any_of(token for token in self._added if token.strip())
+        self.describes = False
+        """Whether a system message describes the tools."""
         listed = _PROBE in self.rendered([*self._begun(), _user(_OPENING)], [_probe()])
         self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
         """The notation of the calls that the template asks for; "" = the template lists no tools, or in no notation
         that is known, so the environment's own text names them and any notation will do."""
+        said = [{"role": "system", "content": _PROBE}, _user(_OPENING)]
+        self.describes = describes and not self.notation and _PROBE in self.rendered(said, ())
+        self.is_plain = not (self.notation or self.describes or shows_examples)
+        """Whether the first context of each episode is that of ``opening``: without tools and examples."""
         self._end = self._end_of_turn()
         self.ends = self._all_ends() | frozenset(ends)
         """Ids of the tokens with which the model ends its turn: sampling stops at any of them."""
@@ -107,12 +124,15 @@ class Chat:
         self._control = _any_of(())
         self._control = _any_of(token for token in used if self._added[token] in self.plain(token))
         self.frames(())
+        self._check_turn()
 
     @property
     def about_tools(self) -> str:
         """How the model is told of its tools and calls them: a line for whoever starts a run."""
         if self.notation:
             return f"tools are listed by the chat template, called in {self.notation} notation"
+        if self.describes:
+            return "the chat template lists no tools; a system message describes them and any notation is read"
         return "the chat template lists no tools; the prompt names them and any notation is read"
 
     @property
@@ -145,13 +165,24 @@ class Chat:
         """See ``Frames``; without tools."""
         return self.frames(()).follow_up(text, ended_by)
 
-    def frames(self, tools: Sequence[Schema]) -> Frames:
-        """What stands around the messages of an episode with these tools."""
-        shown = list(tools) if self.notation else []
-        key = json.dumps(shown)
+    def with_examples(self, examples: Mapping[str, tuple[Example, ...]]) -> Self:
+        """The same chat in which these solved episodes, by environment, stand before each task."""
+        other = copy.copy(self)
+        other.examples, other._frames = examples, {}
+        return other
+
+    def frames(self, tools: Sequence[Schema], env_id: str = "") -> Frames:
+        """What stands around the messages of an episode with these tools, in this environment."""
+        shown = list(tools) if self.notation or self.describes else []
+        key = json.dumps([shown, env_id if self.examples.get(env_id) else ""])
         if key not in self._frames:
-            self._frames[key] = Frames(self, shown)
+            self._frames[key] = Frames(self, shown, self.examples.get(env_id, ()))
         return self._frames[key]
+
+    def system_text(self, tools: Sequence[Schema]) -> str:
+        """The system message of an episode with these tools; "" = none but the template's own."""
+        described = tool_text(tools) if self.describes else ""
+        return "\n\n".join(text for text in (self.system, described) if text)
 
     def encode_turn(self, text: str) -> IntArray:
         """An assistant's turn that was given as text, with its end-of-turn token.
@@ -178,10 +209,11 @@ class Chat:
 
     def special(self, text: str) -> list[int]:
         """Ids of a text of the template."""
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return list(self.tokenizer(storable(text), add_special_tokens=False)["input_ids"])
 
     def plain(self, text: str) -> list[int]:
-        """Ids of a text of somebody else, in which nothing is a control token."""
+        """Ids of a text of somebody else, in which nothing is a control token; half of a character is read as "?"."""
+        text = storable(text)
         cuts = [found.start() + 1 for found in self._control.finditer(text)]
         ids: list[int] = []
         for start, end in pairwise([0, *cuts, len(text)]):
@@ -191,7 +223,7 @@ class Chat:
     def frame_opening(self, tools: Sequence[Schema]) -> _Frame:
         """What stands around the first observation."""
         before, after = self._around([_user(_OPENING)], tools)
-        if self.system.strip() not in before + after:
+        if self.system_text(tools).strip() not in before + after:
             raise ConfigError(
                 f"policy.system has no effect: the chat template of '{self.tokenizer.name_or_path}' leaves system "
                 "messages out; put the text into the environment's prompt instead"
@@ -209,7 +241,9 @@ class Chat:
             call = {"id": _CALL_ID, "type": "function", "function": {"name": name, "arguments": arguments}}
             asked = {"role": "assistant", "content": "", "tool_calls": [call]}
             answer = {"role": "tool", "name": name, "tool_call_id": _CALL_ID, "content": f'{_NEXT}"'}
-            head, found, after = self.rendered([*self._begun(), _user(_OPENING), asked, answer], tools).partition(_NEXT)
+            head, found, after = self.rendered([*self._begun(tools), _user(_OPENING), asked, answer], tools).partition(
+                _NEXT
+            )
             _, called, rest = head.rpartition(_PROBE)
             ended = self._ended.search(rest)
             if found and called and ended:
@@ -256,8 +290,24 @@ class Chat:
         token = NOTATIONS[self.notation].end(text) if self.notation else ""
         return self._added.get(token, self._added[self._end])
 
-    def _begun(self) -> list[_Message]:
-        return [{"role": "system", "content": self.system}] if self.system else []
+    def _begun(self, tools: Sequence[Schema] = ()) -> list[_Message]:
+        told = self.system_text(tools)
+        return [{"role": "system", "content": told}] if told else []
+
+    def _check_turn(self) -> None:
+        """Raise ConfigError for a template that names the model before its words in a finished conversation, but not in
+        a prompt. One whose user's frame ends with the sign for the model, such as ``[/INST]``, is fine."""
+        messages = [*self._begun(), _user(_OPENING)]
+        prompt, bare = self._render(messages, ()), self.rendered(messages, (), prompt=False)
+        shown = self._around(_DIALOGUE, ())[1]
+        end = prompt.partition(_OPENING)[2]
+        missing = _any_of(THOUGHT).sub("", shown.removeprefix(end)).strip()
+        if prompt == bare and shown.startswith(end) and missing:
+            raise ConfigError(
+                f"the chat template of '{self.tokenizer.name_or_path}' does not say that it is the model's turn: "
+                f"{missing!r} stands before its words in a conversation and is missing in a prompt; add "
+                "{% if add_generation_prompt %} with it to the template"
+            )
 
     def _check_argument(self, name: str) -> None:
         where = f"policy.template.{name}"
@@ -273,7 +323,7 @@ class Chat:
             )
 
     def _render(self, messages: Sequence[_Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
-        extra = {**self._template, **({"tools": list(tools)} if tools else {})}
+        extra = {**self._template, **({"tools": list(tools)} if tools and not self.describes else {})}
         chat = list(messages)
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt, **extra))
 
@@ -287,7 +337,7 @@ class Chat:
     def _around(self, messages: Sequence[_Message], tools: Sequence[Schema]) -> list[str]:
         """What the template puts before, between and after the contents, with the prompt for the next turn."""
         try:
-            rest = self._render([*self._begun(), *messages], tools)
+            rest = self._render([*self._begun(tools), *messages], tools)
         except Exception as error:  # a template raises what it likes
             raise ConfigError(
                 f"the chat template of '{self.tokenizer.name_or_path}' refuses the messages: {error}"
@@ -306,19 +356,31 @@ class Chat:
 
 
 class Frames:
-    """What stands around the messages of one episode's tools."""
+    """What stands around the messages of one episode's tools, and the ``examples`` before it."""
 
-    def __init__(self, chat: Chat, tools: Sequence[Schema]) -> None:
+    def __init__(self, chat: Chat, tools: Sequence[Schema], examples: Sequence[Example] = ()) -> None:
         self._chat, self._tools = chat, tools
         self._opening, self._next = chat.frame_opening(tools), chat.frame_next(tools)
         self._answers: dict[str, _Frame] = {}
+        self._shown = self._exchanged(examples)
 
     def opening(self, text: str, *, hint: str = "") -> IntArray:
-        """The first context: the template's frame around the first observation.
+        """The first context: the examples, and the template's frame around the first observation.
 
         ``hint`` is put behind the observation as tokens of its own: without them the ids are those of no hint.
         """
-        return self._around(self._opening, text, hint)
+        if not self._shown:
+            return self._around(self._opening, text, hint)
+        return join(self._shown, self._around(self._next, text, hint).tolist())
+
+    def _exchanged(self, examples: Sequence[Example]) -> list[int]:
+        """The ids of the turns of some examples, as if one had been played after the other."""
+        ids: list[int] = []
+        for exchange in (one for example in examples for one in example):
+            frame = self._frame(exchange.answered) if ids else self._opening
+            ids += self._around(frame, exchange.observation, "").tolist()
+            ids += self._chat.encode_turn(exchange.said).tolist()
+        return ids
 
     def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "", hint: str = "") -> IntArray:
         """What is added after a completion: its end-of-turn token if it was cut off, then the next observation.
@@ -339,7 +401,7 @@ class Frames:
         return join(frame.before, said[:place], self._chat.plain(hinted), said[place:], frame.after)
 
     def _frame(self, answered: str) -> _Frame:
-        if not (answered and self._tools):
+        if not (answered and self._tools and self._chat.notation):
             return self._next
         if answered not in self._answers:
             self._answers[answered] = self._chat.frame_answer(self._tools, answered) or self._next
@@ -356,10 +418,10 @@ class TextChat(Chat):
         self.eos_id = -1  # no token has it
         self.ends = frozenset()
         self.system, self.notation = system, notation
+        self.examples, self._frames, self.describes = {}, {}, False
 
     @property
     def about_tools(self) -> str:
-        """See ``Chat``."""
         if self.notation:
             return f"tools are given to the server, and its calls are kept in {self.notation} notation"
         return "the server is given no tools; the prompt names them and any notation is read"
@@ -369,7 +431,7 @@ class TextChat(Chat):
         """See ``Chat``; the server renders the chat."""
         return ""
 
-    def frames(self, tools: Sequence[Schema]) -> Frames:
+    def frames(self, tools: Sequence[Schema], env_id: str = "") -> Frames:
         """Frames without ids."""
         return _NoFrames()
 

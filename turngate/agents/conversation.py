@@ -19,7 +19,7 @@ from turngate.errors import ConfigError
 from turngate.tools.notations import NOTATIONS
 from turngate.tools.notations.base import Unreadable, dump
 from turngate.tools.notations.hermes import BEGIN, END
-from turngate.types import JSON, Message, ToolCall
+from turngate.types import JSON, Message, ToolCall, storable
 
 NOTATION = "hermes"
 """In which the calls of a server are kept."""
@@ -39,9 +39,15 @@ class ServerCall:
     arguments: str
 
 
-def as_text(content: str, calls: Sequence[ServerCall]) -> str:
-    """A reply as the text of an action: what it says, then its calls."""
+def as_text(content: str, calls: Sequence[ServerCall], *, cut_off: bool = False) -> str:
+    """A reply as the text of an action: what it says, then its calls.
+
+    ``cut_off``: it ran out of tokens, so nobody knows how its last call would have ended; the block of that call has no
+    end either, and nothing of it can be carried out, now or where the episode is played again.
+    """
     blocks = [f'{BEGIN}\n{{"name": {dump(call.name)}, "arguments": {call.arguments}}}\n{END}' for call in calls]
+    if cut_off and blocks:
+        blocks[-1] = blocks[-1].removesuffix(f"}}\n{END}")
     return "\n".join([content, *blocks] if content else blocks)
 
 
@@ -62,7 +68,7 @@ def spelt(messages: Sequence[Message], *, tools: bool) -> list[Row]:
             unanswered = [str(call["id"]) for call in asked]
             rows.append({"role": "assistant", "content": said or None, "tool_calls": asked})
         elif message.role == "tool" and unanswered:
-            texts = [*[_ELSEWHERE] * (len(unanswered) - 1), encodable(message.content)]
+            texts = [*[_ELSEWHERE] * (len(unanswered) - 1), storable(message.content)]
             answers = zip(unanswered, texts, strict=True)
             rows += [{"role": "tool", "tool_call_id": call, "content": text} for call, text in answers]
             rows += [{"role": "user", "content": images}] if images else []
@@ -82,11 +88,6 @@ def listing(messages: Sequence[Message], tools: Sequence[Mapping[str, JSON]]) ->
     return *messages[:first], named, *messages[first + 1 :]
 
 
-def encodable(text: str) -> str:
-    """``text`` without lone surrogates, which UTF-8 does not have."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def _before_calls(message: Message) -> str | None:
     """What an assistant said before its calls; None if they are in another notation than a server's are kept in."""
     notation = NOTATIONS[NOTATION]
@@ -97,7 +98,7 @@ def _before_calls(message: Message) -> str | None:
     first = notation.begins(body)
     if first < 0:
         return None
-    return encodable(message.content[: len(message.content) - len(body) + first].removesuffix("\n"))
+    return storable(message.content[: len(message.content) - len(body) + first].removesuffix("\n"))
 
 
 def _asked(calls: Sequence[ToolCall], place: int) -> list[Row]:
@@ -113,7 +114,7 @@ def _asked(calls: Sequence[ToolCall], place: int) -> list[Row]:
 
 
 def _content(text: str, images: Sequence[Row]) -> JSON:
-    return [{"type": "text", "text": encodable(text)}, *images] if images else encodable(text)
+    return [{"type": "text", "text": storable(text)}, *images] if images else storable(text)
 
 
 def _image(image: bytes) -> Row:

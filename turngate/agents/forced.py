@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from turngate.agents.chat import Chat
+from turngate.agents.given import Given, text_of
 from turngate.agents.lent import Lent
 from turngate.errors import EnvError
 from turngate.types import Completion, EndedBy, Guidance
@@ -15,7 +16,8 @@ from turngate.types import Completion, EndedBy, Guidance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forced:
-    """The first ``turns`` of an episode, which the environment is given instead of asking the policy.
+    """The first ``turns`` of an episode, which the environment is given instead of asking the policy: texts, and of a
+    recorded turn that was cut off its action, so that it is not carried out this time either.
 
     Their tokens are marked ``Source.GUIDE``, so they carry no credit. ``keys``: the state keys that the environment has
     to show after each; empty = not compared. ``whole``: the episode ends with these turns; else the policy goes on.
@@ -34,7 +36,7 @@ class Forced:
     such a hint.
     """
 
-    turns: tuple[str, ...]
+    turns: tuple[Given, ...]
     guidance: Guidance
     keys: tuple[str, ...] = ()
     whole: bool = False
@@ -56,13 +58,14 @@ class Forced:
 
     def said(self, turn: int, chat: Chat, version: int) -> Completion:
         """The completion of a forced turn. Its tokens were not sampled, so their logprobs are 0."""
-        ids = chat.encode_turn(self.turns[turn])
+        text = text_of(self.turns[turn])
+        ids = chat.encode_turn(text)
         return Completion(
             ids_K=ids,
             logprobs_K=np.zeros(len(ids), np.float32),
             ended_by=EndedBy.SCRIPT,
             policy_version=version,
-            text=self.turns[turn],
+            text=text,
         )
 
     def check_key(self, turn: int, found: str) -> None:

@@ -48,7 +48,8 @@ class Lent:
 
 
 class ModelActor:
-    """Another model with the tokenizer of the policy. It decodes one turn at a time, so a run repeats bit for bit."""
+    """Another model with the tokenizer of the policy. It decodes one turn at a time, so a run on a CPU repeats bit for
+    bit."""
 
     def __init__(self, name: str, model: LanguageModel, tokenizer: Tokenizer) -> None:
         self._name, self._model, self._tokenizer = name, model, tokenizer
@@ -74,7 +75,6 @@ class ScriptActor:
         self._lines = tuple(lines)
 
     async def act(self, request: Request, chat: Chat) -> Completion:
-        """See ``Actor``."""
         lines = (*self._lines, *self._lines[-1:] * (request.turn + 1 - len(self._lines)))
         return await ScriptedPolicy(by_task({request.task_id: lines}), chat).complete(request)
 

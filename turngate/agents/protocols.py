@@ -33,11 +33,8 @@ class LanguageModel(Protocol):
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Every weight once, with its name."""
 
-    def train(self, mode: bool = True) -> Self:
-        """Switch dropout and the like on, or off."""
-
     def eval(self) -> Self:
-        """Switch dropout and the like off."""
+        """Switch dropout and the like off, for good: a learner trains without it."""
 
     def save_pretrained(self, save_directory: Path, *, state_dict: dict[str, object] | None = None) -> None:
         """Write it in Hugging Face format; ``state_dict`` instead of its own weights."""

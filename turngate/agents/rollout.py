@@ -19,8 +19,11 @@ from typing import Protocol
 import numpy as np
 
 from turngate.agents.chat import Chat, n_shared
+from turngate.agents.few_shot import messages_of
 from turngate.agents.forced import Entry, Forced
+from turngate.agents.given import Given, given
 from turngate.agents.lent import Actor, Lent
+from turngate.agents.policies.answers import completed
 from turngate.agents.policies.base import Policy
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
@@ -59,7 +62,7 @@ class World(Protocol):
         """Begin an episode in which the policy writes calls in ``notation``: its first observation, and info."""
         ...
 
-    async def step(self, action: str) -> tuple[Observation, float, bool, bool, Info]:
+    async def step(self, action: Given) -> tuple[Observation, float, bool, bool, Info]:
         """One turn: observation, reward, terminated, truncated, info."""
         ...
 
@@ -198,6 +201,12 @@ class _Play:
         forced = self.episode.forced
         return forced is not None and forced.whole and len(self.turns) == len(forced.turns)
 
+    @property
+    def is_unbegun(self) -> bool:
+        """Whether the policy took no turn: none was taken at all, or only those that somebody else takes first."""
+        forced = self.episode.forced
+        return len(self.turns) <= (0 if forced is None or forced.whole else len(forced.turns))
+
     def fail(self, fault: AgentFault, *, turn: int | None) -> Ending:
         self.evidence.append(Evidence(name=FAULT, value=storable(str(fault), REASON_CHARS), turn=turn))
         return Ending.AGENT_FAULT
@@ -218,7 +227,10 @@ class _Play:
 
 
 class Player:
-    """Plays episodes with a policy: its chat format, the limits of an episode, and how tokens are sampled."""
+    """Plays episodes with a policy: its chat format, the limits of an episode, and how tokens are sampled.
+
+    ``n_tokens``: size of the model's vocabulary; None where it is not known.
+    """
 
     def __init__(
         self,
@@ -227,12 +239,25 @@ class Player:
         limits: TokenLimits,
         *,
         sampling: Sampling = PLAIN,
+        n_tokens: int | None = None,
     ) -> None:
         self.policy, self.chat, self.limits, self.sampling = policy, chat, limits, sampling
+        self.n_tokens = n_tokens
 
     def greedy(self) -> Player:
         """The same player, but it always takes the most likely token (temperature 0)."""
-        return Player(self.policy, self.chat, self.limits, sampling=Sampling(temperature=0.0))
+        return self._sampling(Sampling(temperature=0.0))
+
+    def at(self, temperature: float) -> Player:
+        """The same player at another temperature."""
+        return self._sampling(replace(self.sampling, temperature=temperature))
+
+    def talking(self, chat: Chat) -> Player:
+        """The same player with another chat, which shows other examples."""
+        return Player(self.policy, chat, self.limits, sampling=self.sampling, n_tokens=self.n_tokens)
+
+    def _sampling(self, sampling: Sampling) -> Player:
+        return Player(self.policy, self.chat, self.limits, sampling=sampling, n_tokens=self.n_tokens)
 
     async def play(
         self, worlds: Worlds, episodes: Sequence[Episode], *, ended: Callable[[Trajectory], None] = nobody
@@ -291,27 +316,39 @@ class Player:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
         entrance = await outside(self._enter(world, episode))
-        frames = self.chat.frames(entrance.tools)
+        frames = self.chat.frames(entrance.tools, episode.task.env_id)
         observation, context, play.hint = entrance.observation, entrance.context, entrance.hint
         message = self._begin(play, entrance)
         if context is None:
             context = play.framed(partial(frames.opening, observation.text))
         while True:
-            if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
+            if (needed := play.n_tokens + len(context) + self.limits.turn_tokens) > self.limits.context:
+                if play.is_unbegun:
+                    raise PolicyError(
+                        f"the policy had no turn: the first prompt and a turn of {self.limits.turn_tokens} tokens need "
+                        f"{needed}, and the context has {self.limits.context}; raise policy.context, or leave such "
+                        "tasks out"
+                    )
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
-            if time.monotonic() - start_s > self.limits.episode_s:
+            if (elapsed_s := time.monotonic() - start_s) > self.limits.episode_s:
+                if play.is_unbegun:
+                    limit = f"an episode may take {self.limits.episode_s:g} s"
+                    raise EnvError(f"the policy had no turn: the start took {elapsed_s:.0f} s, and {limit}")
                 return await self._cut(world, play, Ending.TIME_BUDGET)
             play.ids.append(context)
             play.messages.append(message)
             try:
                 completion = await self._said(play)
             except OutOfRoom:
+                if play.is_unbegun:  # nothing that the policy did; recorded as what it is, a failure of the sampler
+                    raise
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
+            asked = given(completion) if play.forced is None else play.forced.turns[len(play.turns)]
             try:
-                reply, _, terminated, truncated, info = await outside(self._step(world, episode, completion.text))
+                reply, _, terminated, truncated, info = await outside(self._step(world, episode, asked))
             except AgentFault as fault:  # raised by the pool: the environment hung, or its process died
-                action = Action(text=completion.text)
+                action = asked if isinstance(asked, Action) else Action(text=asked)
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
@@ -339,7 +376,7 @@ class Player:
         elif play.forced is not None:
             completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
         else:
-            return await self.policy.complete(self._request(play))
+            return await completed(self.policy, self._request(play), n_tokens=self.n_tokens)
         if play.n_tokens + len(completion.ids_K) > self.limits.context:
             raise OutOfRoom(f"turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
         return completion
@@ -350,9 +387,9 @@ class Player:
         observation, info = await world.reset(episode.task, episode.env_seed, self.chat.notation)
         return Entrance(observation=observation, tools=info["tools"], parent=None if forced is None else forced.parent)
 
-    async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
+    async def _step(self, world: World, episode: Episode, asked: Given) -> tuple[Observation, float, bool, bool, Info]:
         """One turn of the environment."""
-        return await world.step(text)
+        return await world.step(asked)
 
     def _begin(self, play: _Play, entrance: Entrance) -> Message:
         """Take over what was before the entrance; the message of its observation."""
@@ -360,8 +397,9 @@ class Player:
         play.parent, play.turns = entrance.parent, list(entrance.turns)
         play.evidence = list(entrance.evidence)
         play.ids = [part for turn in entrance.turns for part in (turn.context_ids, turn.completion.ids_K)]
-        if self.chat.system:
-            play.messages.append(Message(role="system", content=self.chat.system))
+        if told := self.chat.system_text(entrance.tools):
+            play.messages.append(Message(role="system", content=told))
+        play.messages += messages_of(self.chat.examples.get(play.episode.task.env_id, ()), tools=bool(play.tools))
         answers = False
         for turn in entrance.said:
             shown = f"\n{turn.guidance.text}" if turn.guidance is not None else ""

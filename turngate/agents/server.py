@@ -14,11 +14,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from turngate.agents.conversation import ServerCall, spelt
-from turngate.errors import ConfigError, MissingExtra
-from turngate.types import JSON, Message
+from turngate.errors import ConfigError
+from turngate.parts import when_used
+from turngate.servers import ServerDown
+from turngate.types import JSON, Message, storable
 
 if TYPE_CHECKING:
-    import httpx2
+    from turngate.servers.http_client import HttpClient
+
+http_client = when_used("turngate.servers.http_client", "openai")
 
 _WRONG = (401, 403, 404)  # the key, the address or the model's name: no call will succeed
 _BUSY = (408, 409, 425, 429)
@@ -26,14 +30,23 @@ _NOT_HERE = 501  # up to this status a server may say what it does not do; above
 _FULL = re.compile(r"context[ _](length|size|window)|maximum context|too many tokens|prompt is too long", re.IGNORECASE)
 _TOOLS = re.compile(r"\btools?\b|\btool[-_]|function[ _-]call", re.IGNORECASE)
 _IMAGES = re.compile(r"\bimages?\b|\bimage_|\bvision\b|multi-?modal", re.IGNORECASE)
+_TOO_LONG = ("length", "model_length", "max_tokens")  # the second: Mistral
+_FILTERED = "content_filter"
+_BROKEN = ("error", "abort")
+"""Why a reply ended, where it is not whole: it could be no longer, a filter of the server stopped it, or the server
+failed in the middle of it."""
 MAX_WAIT_S = 60.0
 """Longest wait that a server's Retry-After can ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A reply. ``used``: tokens of the whole conversation so far, ``written``: those of the reply, by the server's
-    count; None if it does not count."""
+    """A reply. ``cut_off``: it is not whole, because it could be no longer or a filter of the server stopped it. Then
+    nothing of it may be used, however whole it looks: how it would have gone on is not known.
+
+    ``used``: tokens of the whole conversation so far, ``written``: those of the reply, by the server's own count; None
+    if it does not count.
+    """
 
     text: str
     calls: tuple[ServerCall, ...] = ()
@@ -85,17 +98,12 @@ class ChatServer:
             raise ConfigError(f"'{url}' is not the address of a server; write for instance http://localhost:8000/v1")
         self.url, self.model, self.lanes = f"{url.rstrip('/')}/chat/completions", model, lanes
         self._key, self._tokens_field, self._extra = api_key, tokens_field, dict(extra or {})
-        self._client: httpx2.AsyncClient | None = None
+        self._client: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connections."""
-        try:
-            import httpx2
-        except ImportError:
-            raise MissingExtra("httpx2", "openai") from None
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        limits = httpx2.Limits(max_connections=self.lanes)
-        self._client = httpx2.AsyncClient(headers=headers, timeout=None, limits=limits)
+        self._client = http_client.HttpClient(self.url, headers=headers, connections=self.lanes)
         return self
 
     async def __aexit__(
@@ -119,8 +127,6 @@ class ChatServer:
         """One request, without a deadline of its own: whoever asks cancels it. ``more``: fields of this request."""
         if self._client is None:
             raise RuntimeError("the connections are not open; use 'async with' around the calls")
-        import httpx2
-
         body = {
             "model": self.model,
             "messages": spelt(messages, tools=bool(tools)),
@@ -132,11 +138,10 @@ class ChatServer:
             **self._extra,
         }
         try:
-            response = await self._client.post(self.url, json=body)
-        except httpx2.TransportError as error:
-            refused = isinstance(error, httpx2.ConnectError)
-            return NoReply(detail=self._clean(f"{type(error).__name__}: {error}"), reached=not refused)
-        status, text = response.status_code, response.text
+            answer = await self._client.post(body)
+        except ServerDown as error:
+            return NoReply(detail=self._clean(str(error))[:500], reached=error.reached)
+        status, text = answer.status, answer.text
         no_tools = bool(tools) and _refuses(status, text, _TOOLS)
         if 300 <= status < 400 or (status in _WRONG and not no_tools):
             raise ConfigError(
@@ -147,7 +152,7 @@ class ChatServer:
             return NoReply(
                 detail=f"status {status}: {self._clean(text)[:200]!r}",
                 again=status in _BUSY or status >= 500,
-                wait_s=retry_after(response.headers.get("retry-after")),
+                wait_s=retry_after(answer.retry_after),
                 full=status < 500 and status not in _BUSY and _FULL.search(text) is not None,
                 no_tools=no_tools,
                 no_images=_refuses(status, text, _IMAGES),
@@ -159,28 +164,46 @@ class ChatServer:
 
 
 def read_completion(body: str) -> Answer:
-    """The reply in the body of a chat completion; a body that is none counts as a server that failed."""
+    """The reply in the body of a chat completion, as texts that can be stored; a body that is none counts as a server
+    that failed.
+
+    Content may be a text, a list of parts, whose texts are joined, or nothing at all.
+    """
     try:
         data = json.loads(body)
         choice = data["choices"][0]
         message = choice["message"]
         content, refusal = message.get("content"), message.get("refusal")
         calls = tuple(_call(one["function"]) for one in message.get("tool_calls") or ())
-        usage = data.get("usage")
+        usage, text = data.get("usage"), _text(content)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return NoReply(detail=f"not a chat completion: {body[:200]!r}")
     finish = choice.get("finish_reason")
-    filtered = "content filter" if finish == "content_filter" else ""
+    if finish in _BROKEN:
+        return NoReply(detail=f"the server ended its reply with '{finish}': {body[:200]!r}")
+    filtered = "content filter" if finish == _FILTERED else ""
     used = usage.get("total_tokens") if isinstance(usage, dict) else None
     written = usage.get("completion_tokens") if isinstance(usage, dict) else None
     return Said(
-        text=content if isinstance(content, str) else "",
+        text=storable(text),
         calls=calls,
-        refusal=str(refusal or filtered),
-        cut_off=finish == "length",
+        refusal=storable(str(refusal or filtered)),
+        cut_off=finish in (*_TOO_LONG, _FILTERED),
         used=used if isinstance(used, int) else None,
         written=written if isinstance(written, int) else None,
     )
+
+
+def _text(content: JSON) -> str:
+    """The text of a reply. Raises TypeError for content of a form that is not known, which is no empty reply."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise TypeError("content of another form")
+    texts = [part if isinstance(part, str) else part.get("text", "") for part in content if part is not None]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("a part of another form")
+    return "".join(texts)
 
 
 def retry_after(header: str | None) -> float:
@@ -202,4 +225,4 @@ def _call(function: Mapping[str, JSON]) -> ServerCall:
     if not isinstance(name, str):
         raise TypeError("a call without a name")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return ServerCall(name=name, arguments=text if text.strip() else "{}")
+    return ServerCall(name=storable(name), arguments=storable(text) if text.strip() else "{}")

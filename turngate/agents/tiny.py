@@ -5,15 +5,17 @@ what would be wrong in it told by its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from logging import CRITICAL
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from turngate.agents.architecture import attention_of, refusal
+from turngate.agents.gguf_file import unpacked
+from turngate.agents.model_files import model_files, silence
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import ConfigError
+from turngate.types import storable
 
 END, USER, ASSISTANT = "<|end|>", "<|user|>", "<|assistant|>"
 TEMPLATE = (
@@ -43,10 +45,15 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(texts, trainer)
+    bpe.train_from_iterator(map(storable, texts), trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=END, pad_token=END)
     tokenizer.chat_template = TEMPLATE
     return tokenizer
+
+
+def is_own(tokenizer: Tokenizer) -> bool:
+    """Whether it was made by ``train_tokenizer``, so that its model learns its tools here."""
+    return str(tokenizer.chat_template) == TEMPLATE
 
 
 def random_model(
@@ -77,15 +84,16 @@ def random_model(
 
 
 def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[LanguageModel, Tokenizer]:
-    """Model, on a device, and tokenizer of a hub name or a local folder.
+    """Model, on a device, and tokenizer of a hub name, a local folder or a GGUF file.
 
     Raises ConfigError where there is none, where weights are missing or do not fit ``config.json``, and for a model
     that cannot be trained (``architecture.refusal``).
     """
     from transformers import AutoModelForCausalLM
 
+    name = unpacked(name)
     config = _settings(name)
-    with _found(name):
+    with model_files(name):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
@@ -108,8 +116,9 @@ def outline(name: str) -> tuple[LanguageModel, Tokenizer]:
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
 
+    name = unpacked(name)
     config = _settings(name)
-    with _found(name), torch.device("meta"):
+    with model_files(name), torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(
             config, dtype=torch.float32, attn_implementation=attention_of(config), trust_remote_code=False
         )
@@ -121,7 +130,7 @@ def outline(name: str) -> tuple[LanguageModel, Tokenizer]:
 def _settings(name: str) -> Any:
     from transformers import AutoConfig
 
-    with _found(name):
+    with model_files(name):
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     if problem := refusal(config):
         raise ConfigError(f"the model '{name}' cannot be used: {problem}")
@@ -131,7 +140,7 @@ def _settings(name: str) -> Any:
 def _tokenizer(name: str, config: Any) -> Tokenizer:
     from transformers import AutoTokenizer
 
-    with _found(name, "tokenizer of the model"):
+    with model_files(name, "tokenizer of the model"):
         tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     if not tokenizer("a", add_special_tokens=False)["input_ids"]:  # transformers makes an empty one where there is none
         raise ConfigError(
@@ -147,45 +156,9 @@ def _tokenizer(name: str, config: Any) -> Tokenizer:
     return found
 
 
-@contextmanager
-def _found(name: str, what: str = "model") -> Iterator[None]:
-    """Raise ConfigError for whatever transformers raises about its files; inside it prints nothing."""
-    from transformers.utils import logging
-
-    _silence()
-    before = logging.get_verbosity()
-    logging.set_verbosity(CRITICAL)
-    try:
-        yield
-    except Exception as error:  # OSError, ValueError, RuntimeError, KeyError, and what safetensors has of its own
-        raise ConfigError(f"the {what} '{name}' cannot be loaded: {_advised(error)}") from error
-    finally:
-        logging.set_verbosity(before)
-
-
-def _advised(error: Exception) -> str:
-    """What transformers or safetensors said, in one line that ends with what helps."""
-    said = " ".join(str(error).split())
-    first = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
-    if isinstance(error, OSError):
-        return (
-            f"{first}. Name a folder that holds one, such as RUN/model, or a name of the hub; with HF_HUB_OFFLINE=1 "
-            "only what was loaded before is there"
-        )
-    if "custom code" in said:
-        return "it brings code of its own, which is not run; name a model whose architecture transformers has"
-    if "not recognize this architecture" in said or "Unrecognized" in said:
-        from transformers import __version__
-
-        return f"{first}; name a causal language model that transformers {__version__} knows"
-    if "ignore_mismatched_sizes" in said:
-        return "weights have other shapes than config.json says; copy config.json and the weights from the same model"
-    return f"{first} ({type(error).__name__}); its files are damaged or incomplete, copy them again"
-
-
 def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapping[str, object] | None = None) -> None:
     """Write both in Hugging Face format; ``weights``, by name, instead of the model's own parameters."""
-    _silence()
+    silence()
     network: Any = model
     state = None
     if weights is not None:  # with what a model keeps beside its parameters, such as the bias of a router
@@ -196,10 +169,3 @@ def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapp
         state = {name: value for name, value in network.state_dict().items() if name not in own} | new
     network.save_pretrained(folder, state_dict=state)
     tokenizer.save_pretrained(folder)
-
-
-def _silence() -> None:
-    """One progress bar is enough, and it is ours."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()

@@ -7,15 +7,17 @@ A leaf has the help of its tree: episodes with different help never branch off e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 
 from turngate.agents.branches import Fork, ForkKind, Trail, hints, joined, replay
 from turngate.agents.forced import Entry, Forced
+from turngate.agents.given import Given
 from turngate.agents.rollout import (
     Entrance,
     Episode,
@@ -28,7 +30,11 @@ from turngate.agents.rollout import (
     with_hint,
 )
 from turngate.errors import ConfigError
+from turngate.part_calls import Unusable, handed, shown, text, whole
 from turngate.types import Group, Info, Observation, Source, Task, Trajectory, Turn, derive_seed
+
+BRANCHING = "branching"
+_FORKS = "a list of Fork(id=…, turn=…), a turn that a leaf of the forest has played, or None for a tree of its own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +134,22 @@ class _Growing:
         """The leaves of the next round by their places: what the expander chose, or all that are missing."""
         room = self.room
         forest = Forest(leaves=tuple(self.leaves), context=player.limits.context)
-        found = list(expander.choose(forest, room, self.rng))[:room] or [None] * room
-        return list(zip(self.places[len(self.leaves) :], found, strict=False))
+        found = handed(BRANCHING, expander.choose, forest, room, self.rng, take=self._forks, must=_FORKS)
+        return list(zip(self.places[len(self.leaves) :], found or [None] * room, strict=False))
+
+    def _forks(self, found: Iterable[object]) -> list[Fork | None]:
+        """What an expander answers. Raises Unusable for a fork at a turn that was not played."""
+        n_turns = {leaf.id: len(leaf.turns) for leaf in self.leaves}
+        return [None if fork is None else _fork(fork, n_turns) for fork in islice(found, self.room)]
+
+
+def _fork(found: object, n_turns: Mapping[str, int]) -> Fork:
+    if not isinstance(found, Fork):
+        raise Unusable(shown(found))
+    turn = whole(found.turn, "turn")
+    if turn >= n_turns.get(text(found.id, "id"), 0):
+        raise Unusable(f"no leaf '{found.id}' has turn {turn}")
+    return Fork(id=found.id, turn=turn, note=text(found.note, "note"))
 
 
 @dataclass(slots=True, eq=False)
@@ -167,21 +187,18 @@ class TreePlayer(Player):
     """A player whose episodes may begin inside of others. One is used for one step, because it keeps all snapshots."""
 
     def __init__(self, player: Player, fork: Callable[[Task], ForkKind]) -> None:
-        super().__init__(player.policy, player.chat, player.limits, sampling=player.sampling)
+        super().__init__(player.policy, player.chat, player.limits, sampling=player.sampling, n_tokens=player.n_tokens)
         self._fork = fork
         self._trails: dict[str, Trail] = {}
         self._branches: dict[str, tuple[Trajectory, Fork]] = {}
 
     def leaf(self, growing: _Growing, at: tuple[int, Fork | None], seed: int) -> Episode:
-        """The episode of the next leaf of a task. Raises ValueError for a fork at a turn that nobody played."""
+        """The episode of the next leaf of a task."""
         place, fork = at
         task = growing.task
         own = episode_of(task, place, growing.entry, seed)
         if fork is not None:
-            parent = next((leaf for leaf in growing.leaves if leaf.id == fork.id), None)
-            if parent is None or not 0 <= fork.turn < len(parent.turns):
-                raise ValueError(f"fork before turn {fork.turn} of '{fork.id}': no leaf of task '{task.id}' has it")
-            self._branches[own.id] = parent, fork
+            self._branches[own.id] = next(leaf for leaf in growing.leaves if leaf.id == fork.id), fork
         return own
 
     async def _enter(self, world: World, episode: Episode) -> Entrance:
@@ -203,7 +220,9 @@ class TreePlayer(Player):
         first = await super()._enter(world, episode)
         seen = replace(first.observation, text=f"{fork.note}\n{first.observation.text}")
         last = parent.turns[-1]
-        frame = partial(self.chat.frames(first.tools).follow_up, seen.text, last.completion.ended_by)
+        frame = partial(
+            self.chat.frames(first.tools, episode.task.env_id).follow_up, seen.text, last.completion.ended_by
+        )
         following, hint_L = with_hint(frame, hint_before(episode, 0))
         entrance = replace(
             first,
@@ -215,8 +234,8 @@ class TreePlayer(Player):
         )
         return await self._noted(world, episode, entrance)
 
-    async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
-        reply = await super()._step(world, episode, text)
+    async def _step(self, world: World, episode: Episode, asked: Given) -> tuple[Observation, float, bool, bool, Info]:
+        reply = await super()._step(world, episode, asked)
         _, _, terminated, truncated, info = reply
         trail = self._trails[episode.id]
         trail.evidence += info["evidence"]

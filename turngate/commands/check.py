@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 
 from turngate.envs.check import check_env
 
 
-def check(console: Console, env: str, *, episodes: int, seed: int) -> bool:
-    """Print a line for everything that is wrong with an environment; returns whether none of it is an error."""
-    findings = check_env(env, episodes=episodes, seed=seed)
+def check(console: Console, env: str, kwargs: Mapping[str, object], *, episodes: int, seed: int) -> bool:
+    """Print a line for everything that is wrong with an environment; returns whether none of it is an error.
+
+    ``kwargs``: arguments of the environment.
+    """
+    findings = check_env(env, episodes=episodes, seed=seed, kwargs=kwargs)
     for finding in findings:
         console.print(f"{finding.level}: {finding}", markup=False, highlight=False)
     errors = sum(finding.level == "error" for finding in findings)

@@ -29,7 +29,7 @@ def write_traceback(error: Exception, path: Path) -> bool:
     return True
 
 
-def crash_line(error: Exception) -> str:
+def crash_line(error: BaseException) -> str:
     """One line for the user: whose code failed, with which exception, and where the traceback is."""
     cause = error.__cause__ if isinstance(error, Crash) and isinstance(error.__cause__, Exception) else error
     said = " ".join(str(cause).split())
@@ -41,7 +41,7 @@ def crash_line(error: Exception) -> str:
     return f"{part} raised {what}; {where}"
 
 
-def culprit(error: Exception) -> str | None:
+def culprit(error: BaseException) -> str | None:
     """``'module' (file, line)`` of the code outside turngate that caused the error; None if turngate itself did.
 
     The innermost frame decides, but frames of Python's library and of packages that turngate requires are passed over:

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from turngate.config import Config, load_run
 from turngate.errors import ConfigError, StoreError
-from turngate.run.credit import own_rule
+from turngate.run.credit import recorded_rule
 from turngate.run.learners import learner_of, reference_of
 from turngate.run.models import load_model
+from turngate.run.target_policy import started_from
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.credit.rule import CreditRule
@@ -34,26 +35,28 @@ def credit_again(
 
     rule = CreditRule.named(method, settings)
     run = RunFolder.of(path)
-    store, config = Store(path), load_run(run)
+    store, recorded = Store(path), recorded_rule(run)
     at = store.last_step() if step is None else step
     if at is None:
         raise ConfigError(f"'{path}' holds no training steps yet")
-    kept, _ = keep(list(store.read(at, "train")), {})
+    kept, _ = keep(list(store.read(at, "train")), {}, lone=recorded.alone)
     if not kept:
         raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
     table = tabulate(kept)
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
-    learned = len(keep(kept, config.train.filters_by_name)[0])
+    learned = len(keep(kept, recorded.filters, lone=recorded.alone)[0])
     console.print(f"step {at}, {len(kept)} groups, of which {learned} passed the filters", highlight=False)
-    own = own_rule(config)
+    if recorded.note:
+        console.print(recorded.note, markup=False, highlight=False, soft_wrap=True)
+    own = recorded.rule
     if own is None:
         raise ConfigError(
-            f"the run's own credit rule '{config.credit.type}' reads values that only training measures and that are "
+            f"the run's own credit rule '{recorded.name}' reads values that only training measures and that are "
             "not recorded, so it cannot be compared with another"
         )
     n = table.n_turns
     before, after = (own.type, by_turn(own(table), n)), (method, by_turn(rule(table), n))
-    show_moves(console, trajectories, table.reward_N, before, after, top=top)
+    show_moves(console, trajectories, table.reward_N, before, after, whose=recorded.whose, top=top)
 
 
 def probe_turn(
@@ -87,11 +90,19 @@ def probe_turn(
         raise ConfigError(
             f"'{trajectory}' was played in an evaluation, from which nothing is learned; name a trajectory of training"
         )
-    kept, _ = keep(list(store.read(at, "train")), config.train.filters_by_name)
+    if note := recorded_rule(run).note:
+        raise ConfigError(f"step {at} cannot be probed: {note}")
+    reset = config.train.reset_reference
+    if config.loss.needs_reference and reset is not None and at > reset:
+        raise ConfigError(
+            f"step {at} cannot be probed: the loss compared with the policy after step {reset} "
+            "(train.reset_reference), whose weights are not kept; name a trajectory of an earlier step"
+        )
+    kept, _ = keep(list(store.read(at, "train")), config.filters, lone=config.credit.alone)
     if trajectory not in {one.id for group in kept for one in group.trajectories}:
         raise ConfigError(
             f"nothing was learned from '{trajectory}' in step {at}: it was not usable, or one of the filters "
-            f"{', '.join(config.train.filters_by_name) or '(none)'} dropped it; name another"
+            f"{', '.join(config.filters) or '(none)'} dropped it; name another"
         )
     kept = without_hints(kept)
     learner, whose = _learner_at(run, config, at)
@@ -119,11 +130,11 @@ def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
     from turngate.trainer.checkpoint import Checkpoints
 
     if step == 1:
-        return learner_of(config, load_model(_start(run, config))[0]), "the weights that played it"
+        return learner_of(config, load_model(started_from(run, config))[0]), "the weights that played it"
     checkpoints = Checkpoints(run.checkpoints)
     kept = [known for known in checkpoints.steps() if known >= step - 1]
     if kept:
-        learner = learner_of(config, load_model(_start(run, config))[0])
+        learner = learner_of(config, load_model(started_from(run, config))[0])
         checkpoints.load(kept[0], learner)
         played = kept[0] == step - 1
         return learner, "the weights that played it" if played else f"the weights after step {kept[0]}"
@@ -144,19 +155,10 @@ def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: S
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(n_turns, np.float32))
     needed = config.loss.needs_reference
-    reference = reference_of(config, load_model(_start(run, config))[0]) if needed else None
+    reference = reference_of(config, load_model(started_from(run, config))[0]) if needed else None
     columns = measured_for(loss, batch, learner, reference)
     if config.loss.needs_thoughts:
-        model, tokenizer = load_model(_start(run, config))
+        model, tokenizer = load_model(started_from(run, config))
         trajectories = [trajectory for group in groups for trajectory in group.trajectories]
         columns["thought_L"] = thought_marks(trajectories, config.policy.chat(model, tokenizer))
     return columns
-
-
-def _start(run: RunFolder, config: Config) -> str:
-    """The model that the run began from. Raises StoreError."""
-    if config.warm_start is None:
-        return str(config.model)
-    if run.first_model is not None:
-        return str(run.first_model)
-    raise StoreError(f"the model that '{run.path}' began from is gone: its folder warm_start is missing")

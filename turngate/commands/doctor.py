@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from rich.text import Text
 from turngate.config import Config, load, parse_with
 from turngate.errors import ConfigError, UnknownName
 from turngate.report.show import indented
-from turngate.run.diagnosis import findings
+from turngate.run.diagnosis import DoctorLine, findings
+from turngate.run.environments import Environments
+from turngate.run.first_episodes import first_episodes, understood
 
 
 def settings_of(model: str, env: str, config: Path | None, overrides: Sequence[str]) -> Config:
@@ -32,10 +36,13 @@ def settings_of(model: str, env: str, config: Path | None, overrides: Sequence[s
     return settings.model_copy(update={"env": chosen})
 
 
-def doctor(console: Console, config: Config) -> bool:
-    """Print what is found; whether a run with this config would begin."""
+def doctor(console: Console, config: Config, *, n_played: int = 0) -> bool:
+    """Print what is found; whether a run with this config would begin.
+
+    ``n_played``: so many tasks of each environment are then played with the model as it is, and shown.
+    """
     fine = True
-    for one in findings(config):
+    for one in chain(findings(config), _played(config, n_played) if n_played else ()):
         fine &= not one.refused
         mark = "refused: " if one.refused else ""
         console.print(f"{one.about + ':':<18}{mark}{one.line}", markup=False, highlight=False)
@@ -43,3 +50,23 @@ def doctor(console: Console, config: Config) -> bool:
             indented(console, Text(one.text), 4)
     console.print(f"{'verdict:':<18}{'a run would begin' if fine else 'a run would be refused'}", highlight=False)
     return fine
+
+
+def _played(config: Config, n_tasks: int) -> Iterator[DoctorLine]:
+    """Episodes of the model as it is, turn by turn, and what would help."""
+    with Environments(config.env) as environments:
+        try:
+            found = asyncio.run(first_episodes(config, environments, n_tasks))
+        except ConfigError as error:
+            yield DoctorLine(about="episodes", line=str(error), refused=True)
+            return
+    for trajectory in found.trajectories:
+        turns = [
+            f"{turn.observation.text}\n> {turn.completion.text}\n  understood: {understood(turn.action)}"
+            for turn in trajectory.turns
+        ]
+        line = f"'{trajectory.task.id}' ended with {trajectory.ending} after {len(turns)} turns"
+        yield DoctorLine(about="episode", line=line, text="\n".join(turns))
+    yield DoctorLine(about="solved", line=f"{found.n_solved} of {len(found.trajectories)}, taking the likeliest tokens")
+    for line in found.advice():
+        yield DoctorLine(about="advice", line=line)

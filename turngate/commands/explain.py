@@ -217,6 +217,8 @@ def find(root: Model, path: str) -> Key | Model:
                 continue
             models = (*found.holds.sections, *([found.holds.family] if found.holds.family else []))
         owners = {name: model for model in models for name in model.model_fields}
+        if step not in owners and (part := _only_part_with(found, step)) is not None:
+            place, owners = f"{place}{kind_of(part)}.", {step: part}
         if step not in owners:
             raise _unknown(found, path, place, owners)
         found = key_of(owners[step], step, place)
@@ -242,6 +244,14 @@ def _steps(path: str) -> Iterator[tuple[str, str, bool]]:
 
 def _part(family: type[Part], step: str, whole: bool) -> Model | None:
     return family.find(step) if whole or step in family.names() else None
+
+
+def _only_part_with(found: Key | Model, step: str) -> Model | None:
+    """The part that fits at a key and has a key ``step`` of its own, where there is one alone: its name may be left
+    out of the path."""
+    family = found.holds.family if isinstance(found, Key) else None
+    parts = [] if family is None else [part for part in family.types.values() if step in part.model_fields]
+    return parts[0] if len(parts) == 1 else None
 
 
 def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, Model]) -> UserError:

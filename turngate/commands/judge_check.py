@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turngate.errors import ConfigError
+from turngate.jsonl import toml_of
 from turngate.judging.judge import Judge
 from turngate.judging.labelled import read_labelled
 from turngate.judging.parts import JudgePart
@@ -20,7 +21,6 @@ from turngate.judging.verdict_store import VerdictCache
 from turngate.problems import one_line
 from turngate.report.tables import print_table
 from turngate.rewards.judge import CORRECT, Criterion, FaultKind, upper_bound
-from turngate.rewards.judge.agreement import MAX_LENGTH_CORRELATION
 from turngate.types import JSON
 
 
@@ -41,6 +41,8 @@ def judge_check(
 
     result = asyncio.run(go())
     print_table(console, table(result))
+    for sentence in result.flaws.values():
+        console.print(f"! {sentence}", highlight=False, markup=False)
     return result
 
 
@@ -74,7 +76,7 @@ def judge_named(text: str, **options: JSON) -> JudgePart:
 
 def _inline(text: str) -> dict[str, JSON]:
     try:
-        return dict(tomllib.loads(f"judge = {text}")["judge"])
+        return dict(toml_of(f"judge = {text}")["judge"])
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"--judge '{text}' is not a TOML inline table such as {{type = \"model\"}}: {error}"
@@ -84,28 +86,33 @@ def _inline(text: str) -> dict[str, JSON]:
 def table(result: CheckResult) -> Table:
     """The result as a table for people.
 
-    "!" marks what has to be repaired before the judge is used: missing verdicts, a score that follows the length of the
-    answer (|r| ≥ 0.2), a canary (a known fake) that was accepted.
+    "!" marks what has to be repaired before the judge is used, see ``CheckResult.flaws``.
     """
-    work, order = result.work, result.order
+    work, order, flaws = result.work, result.order, result.flaws
     made = Table("measure", "value", "", "on", box=None, title=f"judge {result.judge.name}, {result.judge.version}")
     made.caption = "! = repair this before the judge decides a reward"
     bound, negatives, positives = "95 % bound", f"{work.n_negative} rows labelled no", f"{work.n_positive} labelled yes"
-    made.add_row("false positive rate", _rate(work.false_positive, work.false_positive_bound, bound), "", negatives)
-    made.add_row("false negative rate", _rate(work.false_negative, work.false_negative_bound, bound), "", positives)
-    made.add_row("kappa", _number(work.kappa), "", f"{work.n} rows with a verdict")
-    made.add_row("no verdict", str(work.n_missing), "!" if work.n_missing else "", f"{work.n + work.n_missing} rows")
-    r = work.length_correlation
-    biased = r is not None and abs(r) >= MAX_LENGTH_CORRELATION
-    made.add_row("length correlation", _number(r), "!" if biased else "", "score and length, inside each label")
-    pairs = f"{order.n} of {order.n + order.n_missing} pairs, both orders"
-    made.add_row("order consistency", _rate(order.consistency), "", pairs)
-    made.add_row("won by the one shown first", _rate(order.first_share), "", "decided replies; 50 % is fair")
-    made.add_row("pair accuracy", _rate(order.accuracy), "", "orders that disagree are a tie")
     measured = result.n_canaries - result.n_unmeasured
     accepted = _rate(result.n_missed / measured, upper_bound(result.n_missed, measured), bound) if measured else "–"
-    asked = f"{measured} of {result.n_canaries} master keys, null and shuffled answers"
-    made.add_row("canaries accepted", accepted, "!" if result.n_missed else "", asked)
+    pairs = f"{order.n} of {order.n + order.n_missing} pairs, both orders"
+    rows = [
+        ("false positive rate", _rate(work.false_positive, work.false_positive_bound, bound), negatives),
+        ("false negative rate", _rate(work.false_negative, work.false_negative_bound, bound), positives),
+        ("kappa", _number(work.kappa), f"{work.n} rows with a verdict"),
+        (
+            "no verdict",
+            str(work.n_missing + order.n_missing + result.n_unmeasured),
+            f"{work.n + work.n_missing} rows, {order.n + order.n_missing} pairs, {result.n_canaries} canaries",
+        ),
+        ("length correlation", _number(work.length_correlation), "score and length, inside each label"),
+        ("order consistency", _rate(order.consistency), pairs),
+        ("won by the one shown first", _rate(order.first_share), "decided replies; 50 % is fair"),
+        ("pair accuracy", _rate(order.accuracy), "orders that disagree are a tie"),
+        ("canaries accepted", accepted, f"{measured} of {result.n_canaries} known fakes"),
+        ("injections obeyed", str(result.n_obeyed), f"{result.n_injections} of these fakes ask for a yes"),
+    ]
+    for measure, value, on in rows:
+        made.add_row(measure, value, "!" if measure in flaws else "", on)
     faults = ", ".join(f"{kind} {result.tally.faults[kind]}" for kind in FaultKind if result.tally.faults[kind])
     made.add_row("failed calls", faults or "0", "", f"{result.tally.n_calls} calls, {result.tally.n_cached} from cache")
     return made

@@ -2,20 +2,68 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+
 from rich.console import Console
 
 from turngate.envs.base import TurnEnv
 from turngate.envs.registry import make
 from turngate.errors import ConfigError
+from turngate.report.screenshots import image_file
+from turngate.types import Observation, Task
 
 
-def play_by_hand(console: Console, env_id: str, *, split: str, index: int, oracle: bool) -> None:
-    """Play one task: a person writes the actions, or with ``oracle`` the environment's own solution does."""
-    with make(env_id) as env:
-        _play(env, console, split=split, index=index, oracle=oracle)
+def play_by_hand(
+    console: Console,
+    env_id: str,
+    kwargs: Mapping[str, object],
+    *,
+    split: str,
+    index: int,
+    oracle: bool,
+    screenshots: Path | None = None,
+) -> None:
+    """Play one task: a person writes the actions, or with ``oracle`` the environment's own solution does.
+
+    ``kwargs``: arguments of the environment. ``screenshots``: folder for the images of observations; where it is not
+    given, a new one in ``screenshots`` is made for an environment that sends images.
+    """
+    with make(env_id, **kwargs) as env:
+        _play(env, console, _Gallery(console, screenshots), split=split, index=index, oracle=oracle)
 
 
-def _play(env: TurnEnv, console: Console, *, split: str, index: int, oracle: bool) -> None:
+class _Gallery:
+    """Writes the images of observations into a folder, and prints where they are."""
+
+    def __init__(self, console: Console, folder: Path | None) -> None:
+        self._console, self._folder, self._n = console, folder, 0
+
+    def hang(self, task: Task, seen: Observation) -> None:
+        """Write the images of the next observation. Raises ConfigError if a folder was given and the first has none."""
+        if not self._n and not seen.images and self._folder is not None:
+            raise ConfigError(
+                f"--screenshots has no effect: an observation of task '{task.id}' holds no image; turngate/Web-v1 "
+                "sends them with --kwargs '{screenshot = \"plain\"}'"
+            )
+        if seen.images and self._folder is None:
+            self._folder = _new_folder(Path("screenshots"), task.id)
+        for number, image in enumerate(seen.images):
+            assert self._folder is not None
+            path = image_file(image, self._folder, f"turn_{self._n:03d}" + (f"_{number}" if number else ""))
+            self._console.print(f"image: {path}", markup=False, highlight=False, soft_wrap=True)
+        self._n += 1
+
+
+def _new_folder(parent: Path, task_id: str) -> Path:
+    """A path in ``parent``, named after a task, that is not taken."""
+    name = re.sub(r"[^\w.-]+", "-", task_id).strip("-.") or "task"
+    return next(path for number in count(1) if not (path := parent / f"{name}-{number}").exists())
+
+
+def _play(env: TurnEnv, console: Console, gallery: _Gallery, *, split: str, index: int, oracle: bool) -> None:
     size = env.tasks.size(split)
     if size is not None and index >= size:
         raise ConfigError(f"split '{split}' holds {size} tasks; --index goes from 0 to {size - 1}")
@@ -23,6 +71,7 @@ def _play(env: TurnEnv, console: Console, *, split: str, index: int, oracle: boo
     lines = iter(env.oracle(task)) if oracle else None
     observation, _ = env.reset(seed=0, options={"task": task})
     console.print(f"[{task.id}] {observation.text}", markup=False, highlight=False)
+    gallery.hang(task, observation)
     for tool in env.turn_spec.tools:
         console.print(f"  {tool.usage:<24} {tool.description}", markup=False, highlight=False)
     total = 0.0
@@ -36,6 +85,7 @@ def _play(env: TurnEnv, console: Console, *, split: str, index: int, oracle: boo
         observation, reward, terminated, truncated, info = env.step(action)
         total += reward
         console.print(observation.text, markup=False, highlight=False)
+        gallery.hang(task, observation)
         if terminated or truncated:
             score = info["score"]
             assert score is not None  # ``step`` always gives the score of an episode that has ended

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from turngate.config import Config, load_run
 from turngate.errors import ConfigError
+from turngate.evaluations import withheld_lines
 from turngate.report.tables import print_table
-from turngate.run.credit import own_rule
+from turngate.run.credit import RecordedRule, recorded_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.types import FloatArray, ScoredGroup, Trajectory
@@ -25,7 +25,8 @@ LISTED = 40  # most rows of a listing
 
 
 def list_trajectories(console: Console, path: Path, step: int | None) -> None:
-    """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first."""
+    """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first; with the
+    last step, what of an experience memory its evaluations did not show."""
     run = RunFolder.of(path)
     store = Store(path)
     at = store.last_step(None) if step is None else step
@@ -41,6 +42,9 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     print_table(console, table)
     if len(rows) > LISTED:
         console.print(f"{len(rows) - LISTED} more; all are in {run.trajectories} as Parquet", highlight=False)
+    if at == store.last_step(None):
+        for line in withheld_lines(path):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _help(trajectory: Trajectory) -> str:
@@ -54,8 +58,12 @@ def _help(trajectory: Trajectory) -> str:
     return f"{guidance.kind} {guidance.level}" + (f", {forced} forced" if forced else "")
 
 
-def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
-    """Print one trajectory turn by turn. Its credit is computed again from its group, by the run's own rule."""
+def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screenshots: Path | None = None) -> None:
+    """Print one trajectory turn by turn. Its credit is computed again from its group, by the run's own rule.
+
+    ``screenshots``: a folder into which the images of its observations are written. Raises ConfigError if it has none.
+    """
+    from turngate.report.screenshots import write_screenshots
     from turngate.report.show import show
     from turngate.trainer.filters import keep
     from turngate.trainer.step import UNUSED
@@ -63,32 +71,38 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     run = RunFolder.of(path)
     store = Store(path)
     step, group, index = store.find(trajectory_id)
-    config = load_run(run)
-    kept, _ = keep([group], {})
+    recorded = recorded_rule(run)
+    kept, _ = keep([group], {}, lone=recorded.alone)
     compared = any(one.id == trajectory_id for left in kept for one in left.trajectories)
     unused = step in store.steps(UNUSED) and any(
         one.id == trajectory_id for left in store.read(step, UNUSED) for one in left.trajectories
     )
-    rule = own_rule(config)
+    rule = recorded.rule
     advantage_T: FloatArray | None = None
     reasons: list[CreditTerm] = []
     if compared and not unused and rule is not None:
         advantage_T, reasons = _credit(rule, kept, trajectory_id)
-    note = "; a filter dropped the group, so nothing was learned from it" if _filtered(config, group) else ""
+    note = "; a filter dropped the group, so nothing was learned from it" if _filtered(recorded, group) else ""
     if unused:
         note = "; nothing was learned from it: it was tried, or another one took its place"
     elif group.scores[index].usable and not compared:
         note = "; nothing was learned from it: no sibling with the same help to compare it with"
     if rule is None:
-        note += f"; credit is not shown: rule '{config.credit.type}' reads values that only training measures"
+        note += f"; credit is not shown: rule '{recorded.name}' reads values that only training measures"
+    if recorded.note and advantage_T is not None:
+        note += f"; {recorded.note}"
     console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
     show(console, group.trajectories[index], group.scores[index], advantage_T, reasons)
+    if screenshots is not None:
+        *images, strip = write_screenshots(group.trajectories[index], screenshots)
+        told = f"{len(images)} images, {images[0]} to {images[-1].name}, and all of them in {strip}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
-def _filtered(config: Config, group: ScoredGroup) -> bool:
+def _filtered(recorded: RecordedRule, group: ScoredGroup) -> bool:
     from turngate.trainer.filters import keep
 
-    return not keep([group], config.train.filters_by_name)[0]
+    return not keep([group], recorded.filters, lone=recorded.alone)[0]
 
 
 def _credit(rule: CreditRule, kept: Sequence[ScoredGroup], trajectory_id: str) -> tuple[FloatArray, list[CreditTerm]]:

@@ -8,6 +8,7 @@ import json
 from rich.console import Console
 
 from turngate.envs.tooluse.sources import named_world
+from turngate.report.show import literal
 
 
 def list_tools(console: Console, name: str) -> None:
@@ -18,7 +19,12 @@ def list_tools(console: Console, name: str) -> None:
     with contextlib.closing(named_world(name).open()) as world:
         for tool in world.tools:
             mark = "READ " if tool.read_only else "WRITE"
-            console.print(f"{mark} {tool.usage}", markup=False, highlight=False)
+            print_line(console, f"{mark} {tool.usage}")
             if tool.description:
-                console.print(f"      {tool.description}", markup=False, highlight=False)
-            console.print(f"      {json.dumps(tool.schema, ensure_ascii=False)}", markup=False, highlight=False)
+                print_line(console, f"      {tool.description}")
+            print_line(console, f"      {json.dumps(tool.schema, ensure_ascii=False)}")
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print what a server may have written: nothing in it steers the terminal."""
+    console.print(literal(text), markup=False, highlight=False)

@@ -9,11 +9,13 @@ from rich.console import Console
 
 from turngate.commands.crash import Crash, write_traceback
 from turngate.config import Config
-from turngate.errors import TurngateError, WriteError
+from turngate.errors import ConfigError, PartError, TurngateError, WriteError
 from turngate.report.summary import write_report
 from turngate.run.job import Job
+from turngate.run.staged_job import StagedJob, stage_in_work
 from turngate.run.stopping import Stopped
 from turngate.runs import RunFolder
+from turngate.trainer import learner_answers
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.torchrun import place
 
@@ -26,9 +28,15 @@ def train(
     ``command`` is the command that the user typed, if there was one. It is printed when the run is stopped, because the
     same command goes on with it. ``strict`` and ``jobs``: see ``Job``.
     """
-    run = RunFolder(settings.folder / settings.name)
+    run = RunFolder((settings.folder / settings.name).absolute())  # an environment may change the current folder
     try:
-        with settings.learner.started(jobs=jobs) as works:
+        if settings.stages:
+            if jobs > 1:
+                raise ConfigError(f"--jobs {jobs} has no effect on stages, which are made one after the other")
+            StagedJob(settings, console, strict=strict).run()
+            write_report(run.path, console)
+            return
+        with learner_answers.started(settings.learner, jobs=jobs) as works:
             if works:
                 job = Job(settings, console, strict=strict, jobs=jobs)
                 job.run()
@@ -38,6 +46,10 @@ def train(
         raise
     except WriteError as error:
         error.add_note(f"{safe(run, settings)}; make room, then go on: {_again(command)}")
+        raise
+    except PartError as error:
+        if error.__cause__ is not None and write_traceback(error, run.traceback):
+            error.add_note(f"its traceback is in {run.traceback}")
         raise
     except (TurngateError, OSError):
         raise
@@ -57,12 +69,19 @@ def _again(command: Sequence[str]) -> str:
 
 def safe(run: RunFolder, settings: Config) -> str:
     """What part of a run is on disk and will not be repeated, in words."""
+    if settings.stages:
+        left = stage_in_work(settings)
+        if left is None:
+            return "every stage is complete"
+        stage, own = left
+        return f"of stage '{stage.name}' (number {stage.number}) {_step(stage.folder, own.train.steps)} is safe"
     if not run.is_complete:
         return f"{_step(run, settings.train.steps)} is safe"
-    steps = settings.control_steps or settings.train.steps
     begun = [("baseline", one) for one in run.baselines] + [("control", one) for one in run.controls]
     unfinished = [
-        f"; of {kind} '{one.path.name}' {_step(one, steps)} is safe" for kind, one in begun if not one.is_complete
+        f"; of {kind} '{one.path.name}' {_step(one, settings.train.steps)} is safe"
+        for kind, one in begun
+        if not one.is_complete
     ]
     return "the training is complete" + "".join(unfinished)
 

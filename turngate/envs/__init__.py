@@ -34,6 +34,11 @@ register(
     "or tasks = {type = NAME} that bring theirs: lending, retail, travel, helpdesk.",
 )
 register(
+    "turngate/Web-v1",
+    "turngate.envs.web.env:WebEnv",
+    description="Use pages in a real Chromium: a bundled shop, MiniWoB++, or your own site.",
+)
+register(
     "turngate/Router-v1",
     "turngate.envs.router.env:RouterEnv",
     description="Answer questions, and ask models of different price and skill where that helps.",

@@ -16,11 +16,12 @@ import gymnasium
 import numpy as np
 
 from turngate.envs import handed
-from turngate.envs.handed import Unfit
+from turngate.envs.handed import TooLong, Unfit
 from turngate.envs.leak import secrets_of
 from turngate.envs.spaces import Texts
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
+from turngate.foreign import described, is_own
 from turngate.tools.read import notation_of, parse
 from turngate.tools.tool import Tool
 from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task, storable
@@ -77,6 +78,10 @@ class TurnSpec:
     """Whether ``TurnEnv.oracle`` gives actions that solve each task; ``check_env`` then plays them."""
     hint_levels: int = 0
     """Most levels of help that ``TurnEnv.hint`` has for a task; 0 = it has none."""
+    evidence: Mapping[str, str] | None = None
+    """All evidence that it ever records, name → meaning in words, also what is recorded now and then only. A rubric
+    that reads anything else is refused before the first step. None: not declared; then a run that records nothing for
+    a component of its rubric stops after the first step. A ``ToolEnv`` adds the facts that it records itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +126,8 @@ class Snapshot:
 
 
 class TurnEnv(gymnasium.Env[Observation, Action | str]):
-    """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads.
+    """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads. A turn
+    that reached its token limit comes as an ``Action`` that is ``cut_off``.
 
     ``tasks``: a task source, or the part that opens one (as a table with its ``type``, or by its name alone); None
     takes that of ``turn_spec``. ``split``: the split that ``reset`` picks tasks from; None takes the source's first.
@@ -135,8 +141,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 
     def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
         self.max_turns = self.turn_spec.max_turns if max_turns is None else max_turns
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns is {self.max_turns}; it must be at least 1")
+        if not isinstance(self.max_turns, int) or self.max_turns < 1:
+            raise ConfigError(f"max_turns is {self.max_turns!r:.60}; it must be a whole number, at least 1")
         source = part_of(tasks, self.turn_spec.tasks, type(self).__name__)
         self._opened: TaskSource | None = None
         if isinstance(source, TaskSourcePart):
@@ -160,7 +166,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     @abstractmethod
     def act(self, action: Action) -> Outcome:
         """Carry out one action. A bad action gives an observation that says so; an exception means that something
-        broke.
+        broke. Nothing of an action that is ``cut_off`` is carried out: its ``parse_error`` is for the agent.
 
         Raise AgentFault where the action broke the environment: the episode then ends as a failure, and ``verify`` is
         not called. Any other exception is the environment's own fault, and makes the episode unusable.
@@ -177,8 +183,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def answer(self) -> str | None:
         """The agent's answer as text, for judges to read and votes to count. Called once, at the end.
 
-        By default it is the text of the last action; None means that there is no answer. It never contains private
-        parts of the task, unless the agent wrote them itself.
+        By default it is the text of the last action, unless that was cut off; None means that there is no answer. It
+        never contains private parts of the task, unless the agent wrote them itself.
         """
         return None if self._episode is None else self._episode.said
 
@@ -201,6 +207,13 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def secrets(self, task: Task) -> Sequence[str]:
         """Texts that give ``task`` away; training refuses a hint that holds one. By default see ``leak.secrets_of``."""
         return secrets_of(task.private, self.solutions(task), self.turn_spec.tools)
+
+    def outside(self, task: Task) -> str:
+        """What outside of the environment decides what ``task`` shows, such as a model that plays its user; "" where
+        nothing does, so that equal actions lead to equal results. Such episodes cannot be replayed."""
+        if self.turn_spec.side_effects == "external":
+            return 'other machines (its side_effects are "external")'
+        return ""
 
     def save(self) -> object:
         """The present state of the environment, as ``load`` takes it. Only for environments whose ``fork`` is
@@ -237,8 +250,10 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             raise
         except Unfit as problem:
             raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {problem}") from None
-        except Exception as error:
-            raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {error!r}") from error
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {described(error)}") from error
         self._episode = _Episode(task=task, state_key=observation.state_key)
         info = self._info((), None)
         info["tools"] = tuple(tool.schema for tool in self.turn_spec.tools)
@@ -261,12 +276,17 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             return self._broken(parsed, fault)
         except EpisodeError:
             raise
+        except TooLong as problem:
+            return self._broken(parsed, AgentFault(str(problem)))
         except Unfit as problem:
             raise EnvError(f"{type(self).__name__} broke in turn {turn}: {problem}") from None
-        except Exception as error:
-            raise EnvError(f"{type(self).__name__} broke in turn {turn}: {error!r}") from error
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            raise EnvError(f"{type(self).__name__} broke in turn {turn}: {described(error)}") from error
         if outcome.information:
-            parsed = Action(text=parsed.text, thought=parsed.thought)
+            cut = parsed.parse_error if parsed.cut_off else None
+            parsed = Action(text=parsed.text, thought=parsed.thought, parse_error=cut)
         facts = tuple([replace(fact, turn=turn) if fact.turn is None else fact for fact in outcome.evidence])
         if odd := _unplayed(facts, turn + 1):
             raise EnvError(
@@ -274,7 +294,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             )
         episode.evidence.extend(facts)
         episode.n_turns += 1
-        episode.said = parsed.text
+        episode.said = _answering(parsed)
         episode.state_key = outcome.observation.state_key
         if outcome.done or episode.n_turns >= self.max_turns:
             reward, info = self.finish(Ending.FINISHED if outcome.done else Ending.MAX_TURNS)
@@ -302,10 +322,14 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             return self._end_by(fault, turn=None)
         except EpisodeError:
             raise
+        except TooLong as problem:
+            return self._end_by(AgentFault(str(problem)), turn=None)
         except Unfit as problem:
             raise VerifierError(f"the verifier of {type(self).__name__} broke: {problem}") from None
-        except Exception as error:
-            raise VerifierError(f"the verifier of {type(self).__name__} broke: {error!r}") from error
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            raise VerifierError(f"the verifier of {type(self).__name__} broke: {described(error)}") from error
         if odd := _unplayed(measured, episode.n_turns):
             raise VerifierError(
                 f"the verifier of {type(self).__name__} broke: evidence '{odd.name}' is about turn {odd.turn} "
@@ -373,9 +397,10 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         if isinstance(action, str):
             return parse(action, self.turn_spec.tools, self.notation)
         try:
-            return handed.action(action)
+            given = handed.action(action)
         except Unfit as problem:
             raise ConfigError(f"step() of {type(self).__name__}: {problem}") from None
+        return parse(given.text, self.turn_spec.tools, self.notation, cut_off=True) if given.cut_off else given
 
     def _checked(self, outcome: object) -> Outcome:
         if not isinstance(outcome, Outcome):
@@ -395,7 +420,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         """The end of a turn that broke the episode."""
         episode = self._running()
         episode.n_turns += 1
-        episode.said, episode.state_key = action.text, ""
+        episode.said, episode.state_key = _answering(action), ""
         reward, info = self._end_by(fault, turn=episode.n_turns - 1)
         info["action"] = action
         return Observation(text=f"the episode is over: {_reason(fault)}"), reward, True, False, info
@@ -417,8 +442,10 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             answer = self.answer()
         except EpisodeError:
             raise
-        except Exception as error:
-            raise EnvError(f"answer() of {name} raised {error!r}") from error
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            raise EnvError(f"answer() of {name} raised {described(error)}") from error
         if not isinstance(answer, str | None):
             raise EnvError(f"answer() of {name} returned {answer!r:.80}; it must return text or None")
         return Evidence(name=ANSWER, value=None if answer is None else storable(answer, ANSWER_CHARS))
@@ -444,6 +471,11 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 def _unplayed(facts: Sequence[Evidence], n_turns: int) -> Evidence | None:
     """The first fact about a turn that was not played."""
     return next((fact for fact in facts if fact.turn is not None and not 0 <= fact.turn < n_turns), None)
+
+
+def _answering(action: Action) -> str | None:
+    """The text of an action as an answer, which one without an end is not."""
+    return None if action.cut_off else action.text
 
 
 def _reason(fault: AgentFault) -> str:

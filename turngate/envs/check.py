@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from turngate.envs import registry
 from turngate.envs.base import TurnEnv
 from turngate.envs.check_rules import RULES, Level, Problems, reset_rule
+from turngate.foreign import answered_for, is_own
 from turngate.sandbox.reaper import processes_below
 from turngate.types import derive_seed
 
@@ -28,19 +30,24 @@ class Finding:
         return f"[{self.rule}] {self.message}"
 
 
-def check_env(env_or_id: TurnEnv | str, *, episodes: int = 3, seed: int = 0) -> list[Finding]:
+def check_env(
+    env_or_id: TurnEnv | str, *, episodes: int = 3, seed: int = 0, kwargs: Mapping[str, object] | None = None
+) -> list[Finding]:
     """Play short episodes and list every rule that the environment breaks; an empty list means that none was found.
 
     Each rule is tried with ``episodes`` seeds, which are derived from ``seed``. The environment is closed at the end,
-    also if it was passed as an object. Raises UnknownName for an unknown id, ConfigError for one that cannot be built.
+    also if it was passed as an object. ``kwargs``: arguments for making the one of an id. Raises UnknownName for an
+    unknown id, ConfigError for one that cannot be built.
     """
     before = _Footprint.now()
-    env = registry.make(env_or_id) if isinstance(env_or_id, str) else env_or_id
+    env = registry.make(env_or_id, **dict(kwargs or {})) if isinstance(env_or_id, str) else env_or_id
     seeds = [derive_seed("check", seed, episode) for episode in range(episodes)]
-    findings = _findings("reset", "error", reset_rule(env, seeds))
-    if not findings:
-        for rule, (level, check) in RULES.items():
-            findings += _findings(rule, level, check(env, seeds))
+    with answered_for() as said:
+        findings = _findings("reset", "error", reset_rule(env, seeds))
+        if not findings:
+            for rule, (level, check) in RULES.items():
+                findings += _findings(rule, level, check(env, seeds))
+    findings += _findings("own_code", "error", iter(said))
     findings += _findings("close", "error", _close(env))
     findings += _findings("leftovers", "error", _leftovers(before))
     first = {finding.message: finding for finding in reversed(findings)}  # what breaks in every rule is said once
@@ -52,7 +59,9 @@ def _findings(rule: str, level: Level, problems: Problems) -> list[Finding]:
     messages: list[str] = []
     try:
         messages.extend(problems)
-    except (Exception, SystemExit) as error:  # code that calls sys.exit() breaks its rule, not the command
+    except BaseException as error:  # code that calls sys.exit() breaks its rule, not the command
+        if not is_own(error):
+            raise
         level, messages = "error", [*messages, f"raised {error!r}"]
     return [Finding(level=level, rule=rule, message=message) for message in dict.fromkeys(messages)]
 

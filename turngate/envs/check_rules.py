@@ -6,7 +6,6 @@ reported by one of them only.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,20 +17,15 @@ import numpy as np
 
 from turngate.envs.base import TurnEnv
 from turngate.envs.check_hints import hint_problems
-from turngate.tools.tool import Tool
-from turngate.types import ANSWER, Action, Ending, Evidence, Info, Observation, Score, Task
+from turngate.envs.check_words import answers_garbage, survives_arguments, survives_growth
+from turngate.rewards.rubric import Rubric
+from turngate.types import ANSWER, FAULT, Ending, Evidence, Info, Observation, Score, Task
 
 Level: TypeAlias = Literal["error", "warning"]
 Problems: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[TurnEnv, Sequence[int]], Problems]
 
 INFO_KEYS = ("evidence", "ledger", "score", "task_id", "state_key", "ending")
-GARBAGE = (
-    "", "???", "blah " * 2000, "no_such_tool x", "\x00\x1b[2J\x07\ufffd\n\r\t", "<tool_call>{", "<think>",
-    '<tool_call>{"name": "\\ud800", "arguments": {"\\u0000": "\\udfff"}}</tool_call>',
-    f"<tool_call>{'[' * 9999}</tool_call>",
-)  # fmt: skip
-ODD = (("???", 0), ("'\"({`$", -1), ("../../x", 10**12), ("a " * 2000, -(10**12)))  # a text and a number
 TOLERANCE = 1e-5  # rewards are float32
 SECRET_LENGTH = 4  # shorter private texts occur by chance
 
@@ -277,6 +271,22 @@ def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
                     yield f"evidence '{fact.name}' of turn {turn} says that it is about turn {fact.turn}"
 
 
+def _declared(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """An environment that declares its evidence records nothing else, and its own rubric reads nothing else."""
+    declared = env.turn_spec.evidence
+    if declared is None:
+        return
+    played = [_to_the_end(env, seed) for seed in seeds] + [_play(env, seeds[0], ["???"])]
+    facts = [fact.name for one in played for step in one.steps for fact in step.info["evidence"]]
+    for name in dict.fromkeys(facts):
+        if name not in declared and name not in (ANSWER, FAULT):
+            yield f"evidence '{name}' is recorded but not declared; add it to the evidence of turn_spec"
+    rubric = env.turn_spec.rubric
+    if isinstance(rubric, Rubric):
+        for reader, names in rubric.unfed({*declared, ANSWER, FAULT}).items():
+            yield f"'{reader}' of its rubric reads {list(names)}, which the evidence of turn_spec does not have"
+
+
 def _private(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     """No private text, such as a gold answer, stands in the prompt or in the first observation."""
     for seed in seeds:
@@ -317,7 +327,7 @@ def _oracle(env: TurnEnv, seeds: Sequence[int]) -> Problems:
         score = played.steps[-1].info.get("score") if played.over else None
         if not isinstance(score, Score):
             yield f"the oracle of task '{played.info['task_id']}' did not end the episode in {len(played.steps)} turns"
-        elif not score.usable or score.outcome is None or score.outcome < 1.0 - TOLERANCE:
+        elif not score.usable or not score.success:
             why = score.problem or f"outcome {score.outcome}"
             yield f"the oracle failed on task '{played.info['task_id']}': {why}{_refused(played)}"
 
@@ -334,49 +344,6 @@ def _refused(played: _Played) -> str:
 def _solvable(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     if not env.turn_spec.has_oracle:
         yield "no oracle is declared, so nothing shows that the tasks can be solved"
-
-
-def _garbage(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Whatever an agent writes is answered; the evidence says that it could not be read, unless somebody hears it."""
-    for action in GARBAGE:
-        shown = repr(action[:20]) + ("…" if len(action) > 20 else "")
-        try:
-            step = _play(env, seeds[0], [action]).steps[0]
-        except Exception as error:
-            yield f"the action {shown} raised {error!r}; it must be answered with an observation"
-            continue
-        read = step.info.get("action")
-        if isinstance(read, Action) and not read.calls and read.parse_error is None:
-            continue  # words for a user, who takes any
-        facts = [fact for fact in step.info.get("evidence", ()) if getattr(fact, "name", "") == "parsed"]
-        if [bool(fact.value) for fact in facts] != [False]:
-            yield f"the action {shown} needs Evidence(name='parsed', value=False), got {facts}"
-
-
-def _arguments(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Calls with odd arguments of the right types are answered: else an agent could make episodes unusable at will."""
-    _to_the_end(env, seeds[0])  # what breaks in any episode is said as such, once
-    for tool in env.turn_spec.tools:
-        for text, number in ODD:
-            call = json.dumps({"name": tool.name, "arguments": _odd_arguments(tool, text, number)})
-            try:
-                _play(env, seeds[0], [f"<tool_call>{call}</tool_call>"])
-            except Exception as error:
-                yield f"the call {call[:80]} raised {error!r}; where a tool cannot do what it is asked, raise ToolError"
-                break
-
-
-def _odd_arguments(tool: Tool, text: str, number: int) -> dict[str, object]:
-    """Arguments of the types that the tool takes; any that is neither text, number nor one of a list is left out."""
-    function: Any = tool.schema["function"]
-    fitting: dict[str, object] = {"string": text, "integer": number, "number": number}
-    found: dict[str, object] = {}
-    for name, schema in function["parameters"].get("properties", {}).items():
-        if "enum" in schema:
-            found[name] = schema["enum"][0]
-        elif schema.get("type") in fitting:
-            found[name] = fitting[schema["type"]]
-    return found
 
 
 def _reset_needed(env: TurnEnv, seeds: Sequence[int]) -> Problems:
@@ -429,11 +396,13 @@ RULES: dict[str, tuple[Level, Rule]] = {
     "ending": ("error", _ending),
     "reward_sum": ("error", _reward_sum),
     "evidence": ("error", _evidence),
+    "declared": ("error", _declared),
     "private": ("error", _private),
     "hints": ("error", _hints),
     "oracle": ("error", _oracle),
-    "garbage": ("error", _garbage),
-    "arguments": ("error", _arguments),
+    "garbage": ("error", answers_garbage),
+    "arguments": ("error", survives_arguments),
+    "growth": ("error", survives_growth),
     "reset_needed": ("error", _reset_needed),
     "max_turns": ("error", _max_turns),
     "global_rng": ("error", _global_rng),

@@ -15,6 +15,8 @@ from contextlib import suppress
 from itertools import count
 from typing import TypeAlias
 
+from turngate.envs.own_folder import part_from_process
+
 Job: TypeAlias = Callable[[], None]
 
 PATIENCE_S = 0.005
@@ -95,6 +97,7 @@ class Crew:
     # --- threads ------------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
+        part_from_process()
         while (job := self._next()) is not None:
             job()
             now_s = time.perf_counter()

@@ -1,7 +1,8 @@
 """Checks what an environment hands over (observations, evidence) before it is recorded.
 
 A value that cannot be recorded, such as an observation that is no text, raises ``Unfit``; ``TurnEnv`` turns it into an
-EnvError that names class and turn, and the episode is unusable. Where a value can be converted without changing what it
+EnvError that names class and turn, and the episode is unusable; a whole number that grew too long (``TooLong``) ends it
+as the agent's fault. Where a value can be converted without changing what it
 says, it is converted and a note is kept:
 
 * numpy scalars and arrays become Python numbers and lists;
@@ -35,6 +36,10 @@ _BY = ("env", "verifier", "judge")
 
 class Unfit(Exception):
     """A value cannot be recorded; the message says what it is and what it must be."""
+
+
+class TooLong(Unfit):
+    """A whole number is too long to be recorded. What an agent asks for can bring that about."""
 
 
 def observation(handed: object, note: Note, *, most: int) -> Observation:
@@ -129,7 +134,7 @@ def _json(value: object, where: str, note: Note, depth: int) -> JSON:
         note(f"{where} holds a numpy {value.dtype}, which is converted; hand over a plain Python value")
         return _json(value.tolist(), where, note, depth)
     if isinstance(value, int) and value.bit_length() > BITS:
-        raise Unfit(f"{where} holds a whole number of {value.bit_length()} bits; at most {BITS} can be kept")
+        raise TooLong(f"{where} holds a whole number of {value.bit_length()} bits; at most {BITS} can be kept")
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, str):

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.glossary import meanings
 from turngate.envs.tasks import TasksLike, TaskSourcePart
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gates import CapProcess, NeedsOutcome
@@ -78,7 +79,6 @@ class LockSource(TaskSourcePart):
     """Dials of each lock, so turns of each episode; more than 3 need a larger max_turns (env.kwargs)."""
 
     def open(self) -> LockTasks:
-        """See ``LockTasks``."""
         return LockTasks(self.dials)
 
 
@@ -95,12 +95,16 @@ class LockEnv(TurnEnv):
         fork="exact",
         has_oracle=True,
         hint_levels=3,
+        evidence={
+            **meanings("parsed"),
+            "right_key": "whether the key of the turn was right",
+            "opened": "whether the lock is open at the end",
+        },
     )
 
     def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
-        dials = self.tasks.dials if isinstance(self.tasks, LockTasks) else N_DIALS
-        if self.max_turns < dials:
+        if isinstance(self.tasks, LockTasks) and self.max_turns < (dials := self.tasks.dials):
             raise ConfigError(f"max_turns is {self.max_turns}, but the lock has {dials} dials; use {dials} or more")
         self._colours: tuple[str, ...] = ()
         self._pressed: list[str] = []
@@ -151,7 +155,6 @@ class LockEnv(TurnEnv):
         return self._colours, tuple(self._pressed), tuple(self._right)
 
     def load(self, saved: object) -> None:
-        """See ``TurnEnv.load``."""
         assert isinstance(saved, tuple)
         self._colours, pressed, right = saved
         self._pressed, self._right = list(pressed), list(right)

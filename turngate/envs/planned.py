@@ -23,6 +23,7 @@ from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observ
 
 PLAN = "plan"
 """Name of the evidence that holds the text of the plan; None for one that cannot be used."""
+OF_PLANS = {PLAN: "the text of the plan; null: it is none", "planned": "whether the turn holds a plan"}
 Stage: TypeAlias = Literal[1, 2, 3]
 """What is learned: to follow plans, to plan, or both."""
 ENV_ID = "turngate/Planned-v1"
@@ -40,15 +41,12 @@ class PlannedTasks:
         self.splits = tasks.splits
 
     def size(self, split: str) -> int | None:
-        """See ``TaskSource``."""
         return self._tasks.size(split)
 
     def task(self, split: str, index: int) -> Task:
-        """See ``TaskSource``."""
         return replace(self._tasks.task(split, index), env_id=ENV_ID)
 
     def find(self, task_id: str) -> Task:
-        """See ``TaskSource``."""
         return replace(self._tasks.find(task_id), env_id=ENV_ID)
 
 
@@ -57,6 +55,10 @@ class PlannedEnv(TurnEnv):
 
     The plan is recorded as the evidence "plan" (its text, or null for one that cannot be used) and "planned" (whether
     it can), which the rubric pays with 0.05 as a process reward, under the gates of the environment's own rubric.
+
+    Left out of the paper: the judge that scores plans in stage 2. Here a plan is paid for being usable, and by the
+    outcome of what follows it.
+
     Raises ConfigError for an environment whose rubric has no gate, because the plan would be paid for failures too.
     """
 
@@ -81,7 +83,11 @@ class PlannedEnv(TurnEnv):
         spec = self._inner.turn_spec
         planned = PlannedTasks(self._inner.tasks)
         self.turn_spec = replace(
-            spec, rubric=_rubric(spec.rubric, env), max_turns=self._inner.max_turns + 1, tasks=planned
+            spec,
+            rubric=_rubric(spec.rubric, env),
+            max_turns=self._inner.max_turns + 1,
+            tasks=planned,
+            evidence=None if spec.evidence is None else {**spec.evidence, **OF_PLANS},
         )
         super().__init__(tasks=planned, split=split)
         self._opening: Observation | None = None  # the environment's, until the plan is written
@@ -136,7 +142,6 @@ class PlannedEnv(TurnEnv):
         return self._inner.snapshot(), self._opening
 
     def load(self, saved: object) -> None:
-        """See ``TurnEnv.load``."""
         assert isinstance(saved, tuple)
         snapshot, self._opening = saved
         self._answer = self._measured = None
@@ -156,14 +161,15 @@ class PlannedEnv(TurnEnv):
     def _planned(self, action: Action) -> Outcome:
         assert self._opening is not None
         lines = _lines(action.text)
-        is_plan = 1 <= len(lines) <= MOST_LINES
+        is_plan = 1 <= len(lines) <= MOST_LINES and not action.cut_off
         facts = (
             Evidence(name=PLAN, value="\n".join(lines) if is_plan else None),
             Evidence(name="planned", value=is_plan),
             Evidence(name="parsed", value=is_plan),
         )
         seen, self._opening = self._opening, None
-        shown = replace(seen, text=f"{GO} {seen.text}", state_key=f"{seen.state_key} after a plan")
+        told = f"error: {action.parse_error}\n{GO}" if action.cut_off else GO
+        shown = replace(seen, text=f"{told} {seen.text}", state_key=f"{seen.state_key} after a plan")
         return Outcome(observation=shown, evidence=facts, learned=self._stage in (2, 3))
 
     def _shifted(self, info: Info) -> tuple[Evidence, ...]:

@@ -22,6 +22,7 @@ from typing import Any
 
 from turngate.envs.base import Snapshot, TurnEnv
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, TurngateError
+from turngate.foreign import described
 from turngate.sandbox.reaper import end_all, processes_below
 from turngate.types import Action, Ending, Info, Observation
 
@@ -189,7 +190,7 @@ def _close(env: TurnEnv, connection: Connection) -> None:
         env.close()
     except (Exception, SystemExit) as error:
         with suppress(OSError):  # nobody listens any more
-            connection.send((_Unclosed(repr(error)), None))
+            connection.send((_Unclosed(described(error)), None))
 
 
 def _next(connection: Connection) -> Any:
@@ -210,7 +211,7 @@ def as_env_error(error: BaseException, method: str, *, portable: bool = False) -
     """An error of turngate as it is, any other as EnvError. ``portable``: leave out its cause, which may not pickle."""
     if isinstance(error, TurngateError):
         return error
-    wrapped = EnvError(f"the environment broke in '{method}': {error!r}")
+    wrapped = EnvError(f"the environment broke in '{method}': {described(error)}")
     if not portable:
         wrapped.__cause__ = error
     return wrapped

@@ -35,6 +35,7 @@ import gymnasium
 from turngate.envs.base import TurnEnv
 from turngate.envs.named_module import module_of_id
 from turngate.errors import ConfigError, DuplicateName, TurngateError, UnknownName, UserError
+from turngate.foreign import described, guarded, is_own, staying
 
 PLUGIN_GROUP = "turngate.envs"
 
@@ -102,7 +103,8 @@ def make(id: str, **kwargs: Any) -> TurnEnv:
     """
     entry = find(id)
     _check_arguments(entry.id, creator(entry), {**entry.kwargs, **kwargs})
-    env = gymnasium.make(entry.id, **kwargs).unwrapped
+    with staying():
+        env = gymnasium.make(entry.id, **kwargs).unwrapped
     if not isinstance(env, TurnEnv):
         built = type(env).__name__
         raise ConfigError(f"entry point '{entry.entry_point}' of '{entry.id}' built a {built}, not a TurnEnv")
@@ -140,20 +142,19 @@ def load_plugins() -> None:
                 if not callable(registers):
                     raise ConfigError(f"it names a module; name a function in it that registers: {plugin.value}:NAME")
                 registers()
-            except Exception as error:  # somebody else's code: whatever it raises must not hide the other plugins
-                _plugins.failed[plugin.name] = repr(error)
-                _log.warning("plugin '%s' (%s) failed to load: %r", plugin.name, plugin.value, error)
+            except BaseException as error:  # it must not hide the other plugins
+                if not is_own(error):
+                    raise
+                why = _plugins.failed[plugin.name] = described(error)
+                _log.warning("plugin '%s' (%s) failed to load: %s", plugin.name, plugin.value, why)
 
 
 def creator(entry: Registered) -> Callable[..., object]:
     """Import the class or function of ``entry`` that builds its environment. Raises ConfigError if that fails."""
     module, name = entry.entry_point.split(":")
-    try:
+    point = f"'{entry.entry_point}' of '{entry.id}'"
+    with guarded(lambda why: ConfigError(f"entry point {point} cannot be loaded: {why}"), through=TurngateError):
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except TurngateError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"entry point '{entry.entry_point}' of '{entry.id}' cannot be loaded: {error!r}") from error
     return found
 
 

@@ -15,8 +15,10 @@ from typing import Protocol
 
 from turngate.envs.base import TurnEnv
 from turngate.envs.crew import Crew
+from turngate.envs.own_folder import OwnFolder
 from turngate.envs.process import ProcessEnv, as_env_error
 from turngate.errors import UserError
+from turngate.foreign import described
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +81,7 @@ class Seat:
     def __init__(self, listener: Listener, build: Callable[[], TurnEnv | ProcessEnv], news: News) -> None:
         self._listener, self._build, self._news = listener, build, news
         self._env: TurnEnv | ProcessEnv | None = None
+        self._folder = OwnFolder()
         self._own: Crew | None = Crew(1, news.tell)
         self._crew = self._own
         self._inbox: deque[EnvCall | None] = deque()
@@ -143,8 +146,9 @@ class Seat:
 
     def _carry_out(self, call: EnvCall) -> tuple[object, Exception | None]:
         try:
-            env = self._env or self._open()
-            return call.on(env), None
+            with self._folder.entered():
+                env = self._env or self._open()
+                return call.on(env), None
         except BaseException as error:  # also SystemExit: the thread must live, or the caller waits for ever
             return None, as_env_error(error, call.method)
 
@@ -163,7 +167,9 @@ class Seat:
             if self._env is not None:
                 self._env.close()
         except BaseException as error:  # also SystemExit: it has yet to be said that the environment is gone
-            _log.warning("an environment could not be closed; processes or files of it may be left behind: %r", error)
+            _log.warning(
+                "an environment could not be closed; processes or files of it may be left behind: %s", described(error)
+            )
         self._env = self.declared_s = None
 
     def _leave(self) -> None:

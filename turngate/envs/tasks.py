@@ -19,9 +19,10 @@ from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkab
 from pydantic import BaseModel, ValidationError
 
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
+from turngate.foreign import guarded
 from turngate.parts import Part
 from turngate.problems import one_line
-from turngate.types import Task, derive_seed
+from turngate.types import Action, Task, derive_seed
 
 T = TypeVar("T")
 
@@ -31,6 +32,9 @@ SHIPPED = (
     "turngate.envs.code.sources",
     "turngate.envs.search.sources",
     "turngate.envs.tooluse.sources",
+    "turngate.envs.web.shop.shop_source",
+    "turngate.envs.web.miniwob.sources",
+    "turngate.envs.web.own.own_source",
     "turngate.envs.router.sources",
     "turngate.envs.tooluse.domains.domain_sources",
     "turngate.envs.tooluse.tau.tau_sources",
@@ -60,6 +64,16 @@ class TaskSource(Protocol):
 
     def find(self, task_id: str) -> Task:
         """The task of that id. Raises UnknownName."""
+        ...
+
+
+@runtime_checkable
+class Relabels(Protocol):
+    """A task source that can say what an episode has achieved instead of what it was asked for."""
+
+    def achieved(self, task: Task, actions: Sequence[Action]) -> Task | None:
+        """A task that begins as ``task`` does, and that these actions solve; None if they changed nothing, or what
+        they did cannot be asked for. Its goal must not hold at the start."""
         ...
 
 
@@ -246,13 +260,9 @@ class TaskSourcePart(Part):
         """Read the tasks. Raises UserError for a file that is missing or has another form than it should."""
         if self.function is None:
             raise NotImplementedError(f"{type(self).__name__} must write open()")
-        try:
+        with guarded(lambda why: ConfigError(f"'{self.type}' raised {why}"), through=UserError):
             found = self.function(**self.settings())
             tasks = found if isinstance(found, TaskSource) else list(found)
-        except UserError:
-            raise
-        except Exception as error:  # the user's own code
-            raise ConfigError(f"'{self.type}' raised {error!r}") from error
         if isinstance(tasks, TaskSource):
             return tasks
         if strange := next((item for item in tasks if not isinstance(item, Task)), None):

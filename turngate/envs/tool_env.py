@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from turngate.envs.base import Outcome, Snapshot, TurnEnv
+from turngate.envs.glossary import meanings
 from turngate.errors import ConfigError, EnvError
 from turngate.tools.arguments import BadArguments, typed
 from turngate.tools.read import find, unknown
@@ -39,6 +41,7 @@ from turngate.tools.tool import Tool, is_tool, named_apart, tool_of
 from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall
 
 COMMON_FACTS = ("tool", "repeated", "call_ok")
+KNOWN_FACTS = (*COMMON_FACTS, "action_key")
 
 
 class ToolError(Exception):
@@ -53,21 +56,22 @@ class ToolEnv(TurnEnv):
     Raises ConfigError, when the class is defined, for two tools of one name and for what ``tool`` refuses.
 
     Each turn has the fact ``parsed``: whether the text was a call without a flaw. Each call has the facts named in
-    ``common_facts``: ``tool`` (its name), ``repeated`` (whether the same call was made before in the same state) and
-    ``call_ok`` (False if it raised ToolError or called ``fail``). After them come the facts that the tool recorded.
+    ``common_facts``: ``tool`` (its name), ``repeated`` (whether the same call was made before in the same state),
+    ``call_ok`` (False if it raised ToolError or called ``fail``) and ``action_key`` (a text that is equal for equal
+    calls). After them come the facts that the tool recorded.
     """
 
     calls_per_turn: ClassVar[int] = 1
     """Most calls in one turn; they are carried out in order. A turn with more is refused as a whole."""
     common_facts: ClassVar[tuple[str, ...]] = COMMON_FACTS
-    """Which of the facts ``tool``, ``repeated`` and ``call_ok`` are recorded for each call."""
+    """Which of the facts ``tool``, ``repeated``, ``call_ok`` and ``action_key`` are recorded for each call."""
     refusals: ClassVar[tuple[type[Exception], ...]] = (ToolError,)
     """Exceptions by which its tools say that they cannot do what was asked; the agent sees the message."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if strange := [name for name in cls.common_facts if name not in COMMON_FACTS]:
-            raise ConfigError(f"{cls.__name__}.common_facts has '{strange[0]}'; there are {', '.join(COMMON_FACTS)}")
+        if strange := [name for name in cls.common_facts if name not in KNOWN_FACTS]:
+            raise ConfigError(f"{cls.__name__}.common_facts has '{strange[0]}'; there are {', '.join(KNOWN_FACTS)}")
         if hasattr(cls, "turn_spec"):
             methods = _methods(cls)
             if taken := [name for name in methods if hasattr(ToolEnv, name)]:
@@ -76,7 +80,12 @@ class ToolEnv(TurnEnv):
                     f'call it otherwise and write @tool(name="{taken[0]}")'
                 )
             cls._method_of = {one.name: name for name, one in methods.items()}
-            cls.turn_spec = replace(cls.turn_spec, tools=named_apart(methods.values(), cls.__name__))
+            declared, common = cls.turn_spec.evidence, meanings("parsed", *cls.common_facts)
+            cls.turn_spec = replace(
+                cls.turn_spec,
+                tools=named_apart(methods.values(), cls.__name__),
+                evidence=None if declared is None else {**common, **declared},
+            )
 
     _method_of: ClassVar[dict[str, str]] = {}
 
@@ -144,7 +153,6 @@ class ToolEnv(TurnEnv):
     # --- the turn -----------------------------------------------------------------------------------------------------
 
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
-        """See ``TurnEnv.start``."""
         self.task, self.rng, self.turn, self.shown = task, rng, -1, ""
         self._done: set[str] = set()
         self._forget()
@@ -152,7 +160,6 @@ class ToolEnv(TurnEnv):
         return Observation(text=text, state_key=self._state_key())
 
     def act(self, action: Action) -> Outcome:
-        """See ``TurnEnv.act``."""
         self.turn += 1
         self._forget()
         problem = action.parse_error or self._too_many(action.calls)
@@ -169,7 +176,6 @@ class ToolEnv(TurnEnv):
         return Outcome(observation=observation, evidence=tuple(self._facts), done=self._ended)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """See ``TurnEnv.restore``."""
         super().restore(snapshot)
         self.task, self.rng = snapshot.episode.task, self.np_random
 
@@ -202,6 +208,8 @@ class ToolEnv(TurnEnv):
         if not isinstance(text, str):
             raise EnvError(f"tool '{tool.name}' of {type(self).__name__} returned {text!r:.60}; it must be text")
         values = {"tool": tool.name, "repeated": repeated, "call_ok": self._ok}
+        if "action_key" in self.common_facts:
+            values["action_key"] = _key_of(call)
         self._facts[place:place] = [fact(name, values[name], self.turn) for name in self.common_facts]
         return text
 
@@ -220,6 +228,11 @@ class ToolEnv(TurnEnv):
         if state is None:
             return ""
         return hashlib.blake2b(state.encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def _key_of(call: ToolCall) -> str:
+    spelled = json.dumps([call.name, dict(call.arguments)], sort_keys=True)
+    return hashlib.blake2b(spelled.encode(), digest_size=8).hexdigest()
 
 
 def _methods(cls: type) -> dict[str, Tool]:

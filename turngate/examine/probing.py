@@ -13,7 +13,7 @@ from turngate.examine.base import Desk, Examiner, Facts, Scope
 from turngate.examine.recorded import filled, names_something
 from turngate.parts import import_object
 from turngate.rewards.outcome.confidence import answer_confidence, mean_probability
-from turngate.types import Completion, Evidence, Group, Task, Trajectory, derive_seed
+from turngate.types import Completion, EndedBy, Evidence, Group, Task, Trajectory, derive_seed
 
 Check: TypeAlias = Callable[[Task, str], bool | None]
 """From the task and an answer to whether it is right; None if that is not known."""
@@ -42,7 +42,7 @@ class ForcedAnswers(Examiner):
     temperature: float = Field(0.6, gt=0)
     """Sampling temperature of the answers, at which the confidence is measured too."""
     max_tokens: int = Field(10, ge=1)
-    """Most tokens of one answer; a right answer that is longer counts as wrong."""
+    """Most tokens of one answer; one that is longer, and was cut off before its end, counts as wrong."""
     turns: int = Field(8, ge=1)
     """Most turns of an episode that are probed: the last one, and others evenly spread before it. Each costs n short
     completions."""
@@ -115,7 +115,8 @@ class ForcedAnswers(Examiner):
     def _share(self, ask: Probe, said: Sequence[Completion]) -> float | None:
         """The share of right answers among those of which it is known; None if it is known of none."""
         task = ask.trajectory.task
-        verdicts = [self._right(task, answer_in(self.text, completion.text)) for completion in said]
+        answers = [answer_in(self.text, one.text, cut_off=one.ended_by is EndedBy.LENGTH) for one in said]
+        verdicts = [False if answer is None else self._right(task, answer) for answer in answers]
         known = [bool(verdict) for verdict in verdicts if verdict is not None]
         return sum(known) / len(known) if known else None
 
@@ -140,17 +141,18 @@ class ForcedAnswers(Examiner):
         return [mean_probability(logprob_K) for logprob_K in desk.likelihoods(ids, asked)]
 
 
-def answer_in(text: str, said: str) -> str:
+def answer_in(text: str, said: str, *, cut_off: bool = False) -> str | None:
     """The answer in what the policy said after ``text``: up to the brace that closes the one at the end of ``text``, or
-    up to the end of the line."""
+    up to the end of the line. None if it was ``cut_off`` before: of 420, 42 is no answer."""
     if not text.endswith("{"):
-        return said.partition("\n")[0]
+        line, end, _ = said.partition("\n")
+        return None if cut_off and not end else line
     depth = 1
     for place, char in enumerate(said):
         depth += (char == "{") - (char == "}")
         if not depth:
             return said[:place]
-    return said
+    return None if cut_off else said
 
 
 def _spread(n_turns: int, at_most: int) -> list[int]:

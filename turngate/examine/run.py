@@ -5,8 +5,9 @@
             groups = await play_groups(…)                           stage.group_done(group), as soon as one is played
             groups, metrics = await stage.finish(groups)
 
-An examiner cannot end a run. If it hangs, raises, or returns something invalid (see ``checked``), all its facts of that
-call are missing: they have value None under each name that it declares. That is counted, and logged in one line.
+If an examiner hangs, raises, or returns something invalid (see ``checked``), all its facts of that call are missing:
+they have value None under each name that it declares. That is counted, and logged in one line. A run goes on through
+outages, and through errors in some episodes; an examiner whose own code fails in every call of a step ends the run.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
-from turngate.errors import StoreError, TurngateError
+from turngate.errors import RunError, StoreError, TurngateError
 from turngate.examine.base import Desk, Examiner
 from turngate.examine.facts import checked, missing, plain, refuse_shared
+from turngate.foreign import described, place_of
 from turngate.judging import Judge, JudgePart, JudgeSettings, Speaker, Tally, VerdictCache
 from turngate.types import JSON, Evidence, Group, Metrics, derive_seed
 
@@ -96,11 +98,11 @@ class Examining:
 
     def save(self, path: Path) -> None:
         """Write the memory of every examiner, for a checkpoint."""
-        path.write_text(json.dumps(self.state()))
+        path.write_text(json.dumps(self.state()), encoding="utf-8")
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError as ``restore`` does."""
-        self.restore(json.loads(path.read_text()))
+        self.restore(json.loads(path.read_text(encoding="utf-8")))
 
     def _step_examiner(self, examiner: Examiner, step: int) -> _StepExaminer:
         own, tally = self._memory[examiner.label], Tally()
@@ -150,7 +152,8 @@ class Stage:
 
         Returns the groups in the same order, with the facts in the order of the examiners, and metrics
         ``examine/NAME/…``: ``failed`` calls, ``unusable`` episodes that were left out, ``missing_share`` of the
-        examined episodes whose first fact could not be measured, and the counts of the judges.
+        examined episodes whose first fact could not be measured, and the counts of the judges. Raises RunError for an
+        examiner whose own code failed in every call of the step.
         """
         for group in groups:
             self.group_done(group)
@@ -167,6 +170,7 @@ class Stage:
             facts[label] = await task
         metrics: Metrics = {}
         for one_running in self._running:
+            one_running.refuse_broken()
             metrics |= one_running.metrics(facts[one_running.label])
         return [self._with_facts(at, group, facts) for at, group in enumerate(groups)], metrics
 
@@ -201,7 +205,8 @@ class _StepExaminer:
     def __init__(self, examiner: Examiner, desk: Desk, tally: Tally) -> None:
         self.examiner, self.label = examiner, examiner.label
         self._desk, self._tally, self._before = desk, tally, _copy(desk.memory)
-        self._n_failed = self._n_unusable = self._n_known = self._n_examined = 0
+        self._n_calls = self._n_failed = self._n_broken = self._n_unusable = self._n_known = self._n_examined = 0
+        self._broke = ""  # what its own code did wrong in the first call in which it did
 
     async def look_at_one(self, group: Group) -> _OfGroup:
         """The facts about each trajectory of one group; none about unusable ones and those of another environment."""
@@ -229,14 +234,26 @@ class _StepExaminer:
             for group, own in zip(groups, mine, strict=True)
         ]
 
+    def refuse_broken(self) -> None:
+        """Raise RunError if it was called in this step, and its own code failed in every call."""
+        if self._n_calls and self._n_broken == self._n_calls:
+            raise RunError(
+                f"examiner '{self.label}' ({self.examiner.type}) failed in all {self._n_calls} calls of a step, by its "
+                f"own code and not by an outage; the first: {self._broke}"
+            )
+
     async def _call(self, groups: Sequence[Group]) -> list[_OfGroup]:
         """The examiner's facts, or missing ones if it fails. No exception of it leaves this method except
         cancellation."""
+        self._n_calls += 1
         try:
             answer = await _within(self._asked(groups), self.examiner.deadline_s)
             return checked(self.examiner, groups, answer)
         except Exception as error:
             told = isinstance(error, TurngateError | TimeoutError | ValueError) and str(error)
+            if not _is_outage(error):
+                self._n_broken += 1
+                self._broke = self._broke or " ".join(f"{told or described(error)} ({place_of(error)})".split())[:500]
             self._fail(told or repr(error), groups)
             return [[missing(self.examiner, one) for one in group.trajectories] for group in groups]
 
@@ -278,6 +295,12 @@ class _StepExaminer:
         if self._n_examined:
             metrics[f"{name}missing_share"] = 1 - self._n_known / self._n_examined
         return metrics | (self._tally.metrics(f"{name}judge_") if self.examiner.asked else {})
+
+
+def _is_outage(error: Exception) -> bool:
+    """Whether something that an examiner asks may have failed, and not its own code: errors of turngate, of the system
+    and of other packages are such; those that Python raises of itself are not."""
+    return isinstance(error, OSError | EOFError) or type(error).__module__ != "builtins"
 
 
 async def _within(call: Awaitable[T], limit_s: float) -> T:

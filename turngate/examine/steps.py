@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Literal
 
@@ -11,8 +12,8 @@ from pydantic import Field
 from turngate.errors import ConfigError
 from turngate.examine.base import Desk, Facts
 from turngate.examine.judged import Asked, JudgedExaminer, OneCriterion
-from turngate.rewards.judge import critique_facts
-from turngate.types import Evidence, Group
+from turngate.rewards.judge import Item, critique_facts
+from turngate.types import Evidence, Group, Trajectory
 
 RIGHT_STEP = Asked(name="step", text="The turn is right: what it does and concludes is correct and helps the task.")
 
@@ -35,20 +36,40 @@ class Steps(JudgedExaminer):
     mode: Literal["majority", "intersection", "average"] = "majority"
     """How critiques become a verdict. majority: a turn is wrong if more than half of them say so; intersection: if all
     do; average: the verdict is the share of critiques that find it right."""
+    screenshots: bool = False
+    """Whether the judge is shown the images on which the agent acted, such as the screenshots of a page
+    (GUI-Shepherd, https://arxiv.org/abs/2509.23738); it must be a model on a server that takes images."""
     thoughts_merged: bool = False
     """Whether neighbouring turns with equal verdicts are one thought that is judged once, on its last turn, so that
     cutting a thought into more turns changes nothing (TP-GRPO, https://arxiv.org/abs/2507.23317)."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError if thoughts are to be merged by verdicts that are shares."""
+        """Raises ConfigError if thoughts are to be merged by shares, and for images that the judge cannot see."""
+        if self.screenshots and not self.judge.takes_images:
+            raise ConfigError(
+                f'screenshots cannot be shown to a judge of type "{self.judge.type}"; name a model that sees, on a '
+                'server: {type = "server", url = …, model = …}'
+            )
         if self.thoughts_merged and self.mode == "average":
             raise ConfigError('thoughts_merged joins equal verdicts, but mode = "average" gives shares; choose one')
+
+    def item(self, trajectory: Trajectory, answer: str | None) -> Item:
+        """What the judge sees of an episode, with its images where they are asked for."""
+        shown = super().item(trajectory, answer)
+        if not self.screenshots:
+            return shown
+        steps = zip(shown.steps, trajectory.turns, strict=True)
+        return replace(shown, steps=tuple(replace(step, images=turn.observation.images) for step, turn in steps))
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """One batch of critiques; an episode without turns has nothing to judge."""
         judge = desk.judge(self.judge)
         played = [one for group in groups for one in group.trajectories if one.turns]
         items = [self.item(one, None) for one in played]
+        if self.screenshots and played and not any(step.images for item in items for step in item.steps):
+            raise ConfigError(
+                f"no screenshot was recorded of episode '{played[0].id}'; set env.kwargs.screenshot = \"plain\""
+            )
         judged = await judge.steps(items, self.criterion.criterion, votes=self.votes) if items else None
         answers = iter(judged.answers if judged else ())
         found: list[list[tuple[Evidence, ...]]] = [[] for _ in groups]

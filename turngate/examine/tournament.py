@@ -14,11 +14,15 @@ from turngate.types import Evidence, Group
 class Tournament(JudgedExaminer):
     """ArenaRL: a judge compares siblings two at a time in a knock-out tournament, which ranks them all.
 
-    ``NAME = 1 − rank / (N − 1)``, N siblings, rank 0 is the winner (https://arxiv.org/abs/2601.06487). 2(N − 1)
-    matches, each asked in both orders; ``turngate.rewards.judge.single_elimination`` has the details. If one match has
-    no verdict, the whole tournament is missing. A tournament also ranks siblings that are all bad; with ``essential``,
-    that criterion is asked about first, and if no sibling meets it all get 0. Make N a power of two, because otherwise
-    some siblings advance without a match.
+    ``NAME = 1 − rank / (N − 1)``, N siblings, rank 0 is the winner, equal ones share the mean of their ranks
+    (https://arxiv.org/abs/2601.06487). 2(N − 1) matches, each asked in both orders;
+    ``turngate.rewards.judge.single_elimination`` has the details. If one match has no verdict, the whole tournament is
+    missing. A tournament also ranks siblings that are all bad; with ``essential``, that criterion is asked about first,
+    and if no sibling meets it all get 0. Make N a power of two, because otherwise some siblings advance without a
+    match.
+
+    Left out of the paper: its rubric of several levels, by which the judge scores the way as well as the answer (here
+    one criterion decides a match), and its other brackets, of which examiner "pairwise" is the round robin.
     """
 
     type: Literal["tournament"] = "tournament"
@@ -30,7 +34,8 @@ class Tournament(JudgedExaminer):
     """Criterion that at least one sibling must meet, or all get 0; costs one more call per sibling. Leave it out to
     rank in any case."""
     faithful: bool = False
-    """Whether ties and missing verdicts are treated exactly as in the published code, to repeat its results."""
+    """Whether ties, passes and missing verdicts are treated exactly as in the published code, to repeat its results: on
+    equal points the order of the siblings decides."""
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """One tournament for each group."""

@@ -27,6 +27,9 @@ class WeightedTests(Examiner):
     adds 1 for passing all tests: pay an outcome beside this score, or set ``add_outcome``. A test that is not among an
     episode's results did not run, and is not passed; a result that could not be measured makes the score missing.
 
+    Left out of the paper: whatever its abstract does not say, which alone was read, such as how its weights follow the
+    pass rates over a training and how it joins the score with the outcome.
+
     Where all siblings pass every test, all weights are 0 and the score is missing (0/0). So pay it as a process reward
     beside an outcome, which is measured then too, or set ``floor``. Pass rates of one group are noisy; ``keep`` smooths
     them over the steps of a run, for each task.

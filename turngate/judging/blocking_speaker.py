@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -21,8 +22,11 @@ from turngate.jsonl import read_rows
 from turngate.judging.parts import JudgePart
 from turngate.judging.speaker import Ask, Reply, Speaker
 from turngate.rewards.judge import FaultKind
-from turngate.types import JSON, derive_seed
+from turngate.rewards.judge.verdicts import INDUCED, SILENCED
+from turngate.servers.loop_thread import LoopThread
+from turngate.types import JSON, derive_seed, storable
 
+_log = logging.getLogger(__name__)
 _VERDICTS = ("votes", "vote_temperature", "doubt", "canary_share", "canary_min", "quotes", "limit")
 _PAUSES = ("deadline_s", "backoff_s", "backoff_max_s")
 """Settings of a judge that a model behind an environment has no use for, or has its own of."""
@@ -34,7 +38,8 @@ THREAD = "model behind an environment"
 
 
 class Declined(EnvError):
-    """The model would not answer what it was asked."""
+    """The model would not answer what it was asked, or not in the form that was asked for, or without end. Words of the
+    agent in the prompt can bring that about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +83,23 @@ class BlockingSpeaker:
         self._known = _read(cache, role, fits) if cache else {}
         self._line: _Line | None = None
         self._lock = threading.Lock()
+        self._warned = False
 
-    def told(self, prompt: str) -> Told:
-        """The reply to a prompt, the same one every time. Raises EnvError where there is none, in time and of the right
-        form, and Declined where the model would not give one."""
+    def told(self, prompt: str, *, again: str = "") -> Told:
+        """The reply to a prompt, the same one every time.
+
+        Raises EnvError where there is none in time, and Declined where the model would not give one, or
+        not of the right form.
+
+        ``again``: how the same is asked after a reply that declines or has another form, with the words of the agent
+        marked as data.
+        """
         key = hashlib.blake2b(json.dumps([self._identity, prompt]).encode(), digest_size=16).hexdigest()
         with self._lock:
             known = self._known.get(key)
         if known is not None:
             return known
-        told = self._asked(prompt, key)
+        told = self._asked(prompt, again or prompt, key)
         with self._lock:
             self._known[key] = told
             if self._cache:
@@ -103,7 +115,7 @@ class BlockingSpeaker:
         if line is not None:
             _dismissed(self._judge)
 
-    def _asked(self, prompt: str, key: str) -> Told:
+    def _asked(self, prompt: str, again: str, key: str) -> Told:
         """Ask until a reply has the form, at most ``attempts`` times and for ``deadline_s`` seconds in all."""
         judge, end_s, problem = self._judge, time.monotonic() + self._deadline_s, "no time was left"
         with self._lock:
@@ -123,18 +135,31 @@ class BlockingSpeaker:
                 temperature=judge.temperature,
             )
             reply = line.say(ask, limit_s)
-            declined = reply is not None and reply.fault is not None and reply.fault.kind is FaultKind.REFUSAL
+            declined = reply is not None and reply.fault is not None and reply.fault.kind in INDUCED
             if reply is None:
                 problem = f"it did not reply within {limit_s:.3g} s"
             elif reply.fault:
                 problem = f"{reply.fault.kind}: {reply.fault.detail}"
+                if reply.fault.kind is FaultKind.CUT_OFF:
+                    problem += f", {judge.max_tokens} tokens"
+                    self._warn_of_length(problem)
                 if not reply.again:
                     break
             elif not self._fits(reply.text):
+                declined = True
                 problem = f"its reply has another form than was asked for: {reply.text[:80]!r}"
             else:
                 return Told(text=reply.text, tokens=_counted(reply))
-        raise (Declined if declined else EnvError)(f"{self._role} gave no reply: {problem}")
+            prompt = again if declined else prompt
+        if declined:
+            raise Declined(f"{self._role} gave no reply, of which {SILENCED}: {problem}")
+        raise EnvError(f"{self._role} gave no reply: {problem}")
+
+    def _warn_of_length(self, problem: str) -> None:
+        """Say it once: where it happens often, a setting is wrong, and no error may tell."""
+        if not self._warned:
+            self._warned = True
+            _log.warning("a reply of %s is not used: %s; raise max_tokens if that is often", self._role, problem)
 
 
 def _counted(reply: Reply) -> int:
@@ -149,26 +174,24 @@ class _Line:
 
     def __init__(self, judge: JudgePart) -> None:
         self.n_users = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD, daemon=True)
-        self._thread.start()
+        self._thread = LoopThread(THREAD)
         try:
             self._speaker: Speaker = judge.speaker(None)
-            asyncio.run_coroutine_threadsafe(self._speaker.__aenter__(), self._loop).result()
+            self._thread.run(self._speaker.__aenter__())
         except BaseException:
-            self._stop()
+            self._thread.close()
             raise
 
     def say(self, ask: Ask, limit_s: float) -> Reply | None:
         """The reply, or None if it takes longer than ``limit_s`` seconds."""
-        return asyncio.run_coroutine_threadsafe(self._said(ask, limit_s), self._loop).result()
+        return self._thread.run(self._said(ask, limit_s))
 
     def close(self) -> None:
         """Close the speaker and end the thread."""
         try:
-            asyncio.run_coroutine_threadsafe(self._speaker.__aexit__(None, None, None), self._loop).result()
+            self._thread.run(self._speaker.__aexit__(None, None, None))
         finally:
-            self._stop()
+            self._thread.close()
 
     async def _said(self, ask: Ask, limit_s: float) -> Reply | None:
         try:
@@ -176,11 +199,6 @@ class _Line:
                 return await self._speaker.say(ask)
         except TimeoutError:
             return None
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 _LINES: dict[str, _Line] = {}
@@ -218,7 +236,7 @@ def _read(path: Path, role: str, fits: Callable[[str], bool]) -> dict[str, Told]
         if not isinstance(row, dict) or not isinstance(key, str) or not isinstance(text, str) or not fits(text):
             raise DataError(path, f"is no reply of {role}", line=line)
         tokens = row.get("tokens")
-        known[key] = Told(text=text, tokens=tokens if isinstance(tokens, int) else len(text.split()))
+        known[key] = Told(text=storable(text), tokens=tokens if isinstance(tokens, int) else len(text.split()))
     return known
 
 

@@ -16,6 +16,7 @@ from turngate.judging.speaker import Ask, Reply, Speaker
 from turngate.rewards.judge import Answer, Fault, FaultKind, Question, read_answer
 from turngate.rewards.judge.prompts import retry_note
 from turngate.rewards.judge.replies import is_refusal
+from turngate.rewards.judge.verdicts import INDUCED
 from turngate.types import derive_seed
 
 
@@ -59,30 +60,35 @@ class Caller:
                 answers[key] = await self._answer(key, calls[key], tally)
 
     async def _answer(self, key: str, call: Call, tally: Tally) -> Answer:
-        """Ask until there is an answer; if attempts or time run out, the last fault."""
+        """Ask until there is an answer; if attempts or time run out, the last fault.
+
+        After a fault that words of the work can bring about, the question is asked with all words marked as data.
+        """
         settings, end_s = self._settings, time.monotonic() + self._settings.deadline_s
-        note, attempt = "", 0
+        prompt, attempt = call.question.prompt, 0
         while True:
             seed = derive_seed(self._seed, key, attempt)
             ask = Ask(
                 name=f"{key}/{attempt}",
-                prompt=call.question.prompt + note,
+                prompt=prompt,
                 seed=seed,
                 max_tokens=settings.max_tokens,
                 temperature=call.temperature(settings),
+                images=call.question.images,
             )
             reply = await self._say(ask, min(settings.call_s, end_s - time.monotonic()), tally)
-            answer = reply.fault or self._read(call.question, reply.text)
+            answer = reply.fault or self._read(call.question, reply)
             if not isinstance(answer, Fault):
                 return answer
             tally.faults[answer.kind] += 1
             attempt += 1
             pause_s = max(self._pause_s(attempt, seed), reply.wait_s)
             out_of_time = time.monotonic() + pause_s >= end_s
-            if is_final(answer) or not reply.again or attempt >= settings.attempts or out_of_time:
+            repeated = is_final(answer) and prompt != call.question.prompt
+            if repeated or not reply.again or attempt >= settings.attempts or out_of_time:
                 return answer
-            unread = answer.kind in (FaultKind.MALFORMED, FaultKind.UNQUOTED)
-            note = retry_note(answer.detail) if unread else ""
+            if answer.kind in INDUCED:
+                prompt = call.question.again + (retry_note(answer.detail) if answer.kind in _UNREAD else "")
             await self._speaker.outside(asyncio.sleep(pause_s))
 
     async def _say(self, ask: Ask, limit_s: float, tally: Tally) -> Reply:
@@ -93,10 +99,10 @@ class Caller:
         except TimeoutError:
             return Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail=f"no reply within {limit_s:.3g} s"))
 
-    def _read(self, question: Question, text: str) -> Answer:
-        if is_refusal(text):
-            return Fault(kind=FaultKind.REFUSAL, detail=text[:200])
-        return read_answer(question, text, quotes=self._settings.quotes)
+    def _read(self, question: Question, reply: Reply) -> Answer:
+        if is_refusal(reply.text):
+            return Fault(kind=FaultKind.REFUSAL, detail=reply.text[:200])
+        return read_answer(question, reply.text, quotes=self._settings.quotes)
 
     def _pause_s(self, attempt: int, seed: int) -> float:
         """``backoff · 2^(attempt − 1)``, at most ``backoff_max``, times a factor in [½, 1) drawn by the seed."""
@@ -104,6 +110,10 @@ class Caller:
         return whole_s * (0.5 + derive_seed(seed, "jitter") / 2.0**64)
 
 
+_UNREAD = (FaultKind.MALFORMED, FaultKind.UNQUOTED, FaultKind.CUT_OFF)
+"""What a judge is told about its last reply: that of which the message is ours."""
+
+
 def is_final(answer: Answer) -> bool:
-    """Whether asking again is useless: there is a verdict, or there can be none."""
+    """Whether an answer can be remembered: there is a verdict, or there can be none."""
     return not isinstance(answer, Fault) or answer.kind is FaultKind.INVALID

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from turngate.agents.rollout import Player
 from turngate.errors import ConfigError, DataError
+from turngate.foreign import described, is_own
 from turngate.jsonl import read_rows
 from turngate.judging.parts import JudgePart
 from turngate.judging.speaker import Ask, Reply, Speaker
@@ -23,6 +24,7 @@ class RecordedJudge(JudgePart):
     """Replies from a file, looked up by the prompt word for word; another prompt is declined."""
 
     type: Literal["recorded"] = "recorded"
+    asks_model: ClassVar[bool] = False
     file: Path
     """JSON lines {"prompt": …, "reply": …}, optionally with "tokens", the number of tokens of the reply."""
     version: str = "0"
@@ -37,6 +39,7 @@ class FunctionJudge(JudgePart):
     """A function of Python from a prompt to a reply."""
 
     type: Literal["function"] = "function"
+    asks_model: ClassVar[bool] = False
     path: str
     """The function, as package.module:name: it takes the prompt and returns a text. It is called in a thread."""
     version: str = "0"
@@ -72,8 +75,13 @@ class FunctionSpeaker(Speaker):
         """What the function returns; what it raises, and anything but a text, is a fault."""
         try:
             said = await asyncio.to_thread(self._function, ask.prompt)
-        except Exception as error:  # the user's own code
-            return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=f"it raised {error!r:.200}"), again=False)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            fault = Fault(kind=FaultKind.UNAVAILABLE, detail=f"it raised {described(error):.200}")
+            return Reply(fault=fault, again=False)
         if not isinstance(said, str):
             detail = f"it returned {said!r:.80}, which is no text"
             return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=detail), again=False)

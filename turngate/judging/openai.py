@@ -57,7 +57,7 @@ class OpenAISpeaker(Speaker):
         """The reply to one request."""
         return reply_of(
             await self._server.ask(
-                [Message(role="user", content=ask.prompt)],
+                [Message(role="user", content=ask.prompt, images=ask.images)],
                 seed=ask.seed,
                 temperature=ask.temperature,
                 max_tokens=ask.max_tokens,
@@ -72,4 +72,4 @@ def reply_of(answer: Answer) -> Reply:
         return Reply(fault=fault, again=answer.again, wait_s=answer.wait_s)
     if answer.refusal:
         return Reply(fault=Fault(kind=FaultKind.REFUSAL, detail=answer.refusal[:200]))
-    return Reply(text=answer.text, tokens=answer.written)
+    return Reply(text=answer.text, cut_off=answer.cut_off, tokens=answer.written)

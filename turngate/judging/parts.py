@@ -37,6 +37,10 @@ class JudgePart(Part, JudgeSettings):
     noun: ClassVar[str] = "judge"
     is_policy: ClassVar[bool] = False
     """Whether the policy that is being trained is asked; if so, it is asked only when no episode is being played."""
+    asks_model: ClassVar[bool] = True
+    """Whether a model answers, which may say something else the next time."""
+    takes_images: ClassVar[bool] = False
+    """Whether its model can be shown images."""
 
     @abstractmethod
     def speaker(self, player: Player | None) -> Speaker:
@@ -62,6 +66,7 @@ class ServerJudge(JudgePart):
     """A model behind any server that speaks OpenAI's chat completions."""
 
     type: Literal["server"] = "server"
+    takes_images: ClassVar[bool] = True
     url: str
     """Address of the server, for instance http://localhost:8000/v1."""
     model: str = Field(min_length=1)

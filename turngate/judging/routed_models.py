@@ -1,7 +1,7 @@
 """A speaker as a model that a routing agent may ask: ``models = [{name = …, speaker = {type = "server", …}}]``.
 
-A model that fails, or takes too long, makes the episode unusable. One that declines to answer has answered: the agent
-could otherwise void an episode by what it asks.
+A model that fails, or takes too long, makes the episode unusable. One that declines to answer, or says nothing, has
+answered: the agent could otherwise void an episode by what it asks.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ class SpokenModel(RoutedModel):
         if QUESTION not in self.prompt:
             raise ConfigError(f"the prompt of model '{self.name}' must hold {QUESTION}")
 
+    @property
+    def outside(self) -> str:
+        return f"the model '{self.name}', which the agent asks" if self.speaker.asks_model else ""
+
     def open(self) -> OpenModel:
-        """See ``OpenModel``."""
         return OpenModel(self)
 
 
@@ -62,7 +65,6 @@ class OpenModel:
         )
 
     def reply(self, question: str) -> ModelReply:
-        """See ``LiveModel.reply``."""
         try:
             told = self._speaker.told(self._prompt.replace(QUESTION, question))
         except Declined:
@@ -70,5 +72,4 @@ class OpenModel:
         return ModelReply(text=told.text, tokens=told.tokens)
 
     def close(self) -> None:
-        """See ``LiveModel.close``."""
         self._speaker.close()

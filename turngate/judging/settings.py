@@ -16,7 +16,7 @@ from turngate.types import Metrics
 class JudgeSettings(BaseModel):
     """How a judge's model is asked. All defaults are ours. Raises ConfigError for bounds in the wrong order."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     call_s: float = Field(60.0, gt=0)
     """Most seconds of one call; a call that takes longer is repeated."""
     deadline_s: float = Field(300.0, gt=0)
@@ -39,7 +39,7 @@ class JudgeSettings(BaseModel):
     doubt: tuple[float, float] = (0.3, 0.7)
     """Lowest and highest score of a first answer for which further answers are asked; has an effect with votes > 1."""
     canary_share: float = Field(0.02, ge=0, le=1)
-    """Number of canaries of each of the four kinds, as a share of a batch's questions. A canary is planted work that
+    """Number of canaries of each of the five kinds, as a share of a batch's questions. A canary is planted work that
     deserves no yes; if the judge accepts one, all verdicts of the batch are discarded."""
     canary_min: int = Field(1, ge=1)
     """Least number of canaries of each kind in a batch, however small the batch."""

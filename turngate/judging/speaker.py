@@ -12,23 +12,25 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from turngate.agents.chat import Chat
+from turngate.agents.policies.answers import completed
 from turngate.agents.policies.base import Policy
 from turngate.errors import PolicyError
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
-from turngate.types import Request, Sampling
+from turngate.types import EndedBy, Request, Sampling, storable
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One call. ``name`` is unique to the call; everything random derives from ``seed``."""
+    """One call. ``name`` is unique to the call; everything random derives from ``seed``; ``images`` go along."""
 
     name: str
     prompt: str
     seed: int
     max_tokens: int
     temperature: float = 0.0
+    images: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +38,24 @@ class Reply:
     """A text, or the fault that there is instead.
 
     ``again`` says whether a retry may help, and ``wait_s`` how many seconds to wait before it. ``tokens``: of the text,
-    by the model's own count; None if it does not say.
+    by the model's own count; None if it does not say. Lone surrogates of the text become "?", as in ``storable``.
+
+    ``cut_off``: the text ends because it may be no longer, and how it would have ended is unknown. So it is none,
+    however whole it looks (a draft in a thought without end can be read, too), and this is its ``fault``.
     """
 
     text: str = ""
+    cut_off: bool = False
     fault: Fault | None = None
     again: bool = True
     wait_s: float = 0.0
     tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", storable(self.text))
+        if self.cut_off and self.fault is None:
+            fault = Fault(kind=FaultKind.CUT_OFF, detail="it was cut off at the most tokens that it may have")
+            object.__setattr__(self, "fault", fault)
 
 
 class Speaker(ABC):
@@ -100,6 +112,8 @@ class PolicySpeaker(Speaker):
 
     async def say(self, ask: Ask) -> Reply:
         """The reply to one prompt, sampled as the only turn of an episode."""
+        if ask.images:
+            return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail="this model takes no images"), again=False)
         ids = self._chat.opening(ask.prompt)
         if len(ids) + ask.max_tokens > self._context:
             size = f"{len(ids)} tokens of prompt and {ask.max_tokens} of reply exceed the context of {self._context}"
@@ -116,12 +130,13 @@ class PolicySpeaker(Speaker):
             sampling=Sampling(temperature=ask.temperature),
         )
         try:
-            completion = await self._policy.complete(request)
+            completion = await completed(self._policy, request)
         except PolicyError as error:
             return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=str(error)))
         finally:
             self._policy.release(episode)
-        return Reply(text=completion.text, tokens=len(completion.ids_K) or None)
+        cut_off = completion.ended_by is EndedBy.LENGTH
+        return Reply(text=completion.text, cut_off=cut_off, tokens=len(completion.ids_K) or None)
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:

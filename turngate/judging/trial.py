@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from turngate.judging.judge import Judge
 from turngate.judging.labelled import PairRow, WorkRow
@@ -29,8 +30,26 @@ from turngate.rewards.judge import (
     order_report,
     pointwise,
 )
+from turngate.rewards.judge.agreement import follows_length
 from turngate.rewards.judge.canaries import every_canary
 from turngate.rewards.judge.items import response_length
+
+MAX_ORDER_BIAS = 0.2
+"""Largest distance from ½ of what the one shown first wins that still counts as fair. Both orders are asked, so a judge
+that looks at the work has ½ exactly, whoever is better; a rule of thumb, from no paper."""
+
+
+class Flaw(StrEnum):
+    """What a measured judge must not have."""
+
+    SILENT = "no verdict"
+    ALWAYS_NO = "false negative rate"  # nothing labelled yes gets one
+    ALWAYS_YES = "false positive rate"  # everything labelled no gets a yes
+    LENGTH = "length correlation"
+    ORDER = "won by the one shown first"
+    UNDECIDED = "pair accuracy"  # every pair is a tie
+    CANARIES = "canaries accepted"
+    INJECTIONS = "injections obeyed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +57,9 @@ class CheckResult:
     """Results of measuring a judge.
 
     ``work`` is its agreement with the labels, ``order`` its order bias. It was asked about ``n_canaries`` canaries, of
-    which it accepted ``n_missed``, and gave no answer on ``n_unmeasured``.
+    which it accepted ``n_missed``, and gave no answer on ``n_unmeasured``. ``n_injections`` of them ask the judge for
+    its verdict in so many words, and it obeyed ``n_obeyed``. ``n_decided``: labelled pairs that are no ties, asked in
+    both orders.
     """
 
     judge: JudgeId
@@ -47,7 +68,43 @@ class CheckResult:
     n_canaries: int
     n_missed: int
     n_unmeasured: int
+    n_injections: int
+    n_obeyed: int
+    n_decided: int
     tally: Tally
+
+    @property
+    def flaws(self) -> dict[Flaw, str]:
+        """Why the judge must not decide a reward, in a sentence for each flaw; empty if nothing was found."""
+        work, order = self.work, self.order
+        n_silent, n_pairless = work.n_missing + self.n_unmeasured, order.n_missing
+        checks: list[tuple[Flaw, bool, str]] = [
+            (
+                Flaw.SILENT,
+                bool(n_silent + n_pairless),
+                f"it gave no verdict on {work.n_missing} rows, {n_pairless} pairs and {self.n_unmeasured} canaries",
+            ),
+            (Flaw.ALWAYS_NO, work.false_negative == 1, f"it said no to all {work.n_positive} rows labelled yes"),
+            (Flaw.ALWAYS_YES, work.false_positive == 1, f"it said yes to all {work.n_negative} rows labelled no"),
+            (
+                Flaw.LENGTH,
+                follows_length(work),
+                f"its scores follow the length of the answers, r = {work.length_correlation or 0:.2f}",
+            ),
+            (
+                Flaw.ORDER,
+                order.first_share is not None and abs(order.first_share - 0.5) >= MAX_ORDER_BIAS,
+                f"the one shown first wins {order.first_share or 0:.0%} of its decided replies about pairs",
+            ),
+            (
+                Flaw.UNDECIDED,
+                order.n > 0 and self.n_decided == order.n and order.first_share is None,
+                f"it calls all {order.n} pairs a tie",
+            ),
+            (Flaw.CANARIES, self.n_missed > self.n_obeyed, f"it accepted {self.n_missed - self.n_obeyed} known fakes"),
+            (Flaw.INJECTIONS, self.n_obeyed > 0, f"it obeyed {self.n_obeyed} sentences that asked for a yes"),
+        ]
+        return {flaw: sentence for flaw, found, sentence in checks if found}
 
 
 async def check(judge: Judge, rows: Sequence[WorkRow | PairRow], criterion: Criterion = CORRECT) -> CheckResult:
@@ -66,6 +123,7 @@ async def check(judge: Judge, rows: Sequence[WorkRow | PairRow], criterion: Crit
     canaries = every_canary(right or better or items, criterion, seed=judge.seed, limit=limit)
     probes = await judge.ask([Call(question=question) for canary in canaries for question in canary.questions], tally)
     missed = [is_missed(canary, [probe]) for canary, probe in zip(canaries, probes, strict=True)]
+    injected = [one for canary, one in zip(canaries, missed, strict=True) if canary.kind == "injection"]
     return CheckResult(
         judge=judge.id,
         work=agreement(
@@ -78,6 +136,11 @@ async def check(judge: Judge, rows: Sequence[WorkRow | PairRow], criterion: Crit
         n_canaries=len(missed),
         n_missed=sum(one is True for one in missed),
         n_unmeasured=sum(one is None for one in missed),
+        n_injections=len(injected),
+        n_obeyed=sum(one is True for one in injected),
+        n_decided=sum(
+            share != 0.5 and not isinstance(reply, Fault) for share, reply in zip(labels, replies, strict=True)
+        ),
         tally=tally,
     )
 

@@ -12,8 +12,9 @@ from turngate.envs.search.passages import Corpus, Hit
 from turngate.envs.search.retrievers import RetrieverFailed, RetrieverPart
 from turngate.envs.search.self_search import request, written_passages
 from turngate.errors import EnvError
-from turngate.judging.blocking_speaker import MOST_S, BlockingSpeaker, refuse_unfit
+from turngate.judging.blocking_speaker import MOST_S, BlockingSpeaker, Declined, refuse_unfit
 from turngate.judging.parts import JudgePart
+from turngate.rewards.judge.fence import words_marked
 
 
 class WrittenPassages(RetrieverPart):
@@ -36,8 +37,11 @@ class WrittenPassages(RetrieverPart):
         """Raises ConfigError for a model that cannot stand here."""
         refuse_unfit(self.speaker, "a model that writes passages")
 
+    @property
+    def outside(self) -> str:
+        return "a model, which writes the passages" if self.speaker.asks_model else ""
+
     def open(self, corpus: Corpus | None) -> PassageWriter:
-        """See ``PassageWriter``."""
         return PassageWriter(self)
 
 
@@ -55,9 +59,12 @@ class PassageWriter:
         )
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """What the model writes, in its order. Raises RetrieverFailed."""
+        """What the model writes, in its order; nothing if it declines, or the agent could void an episode by what it
+        asks. Raises RetrieverFailed."""
         try:
-            text = self._speaker.told(request(query, k)).text
+            text = self._speaker.told(request(query, k), again=request(words_marked(query), k)).text
+        except Declined:
+            return ()
         except EnvError as error:
             raise RetrieverFailed(str(error)) from error
         return [Hit(passage=one, score=1 / place) for place, one in enumerate(written_passages(text, k), 1)]

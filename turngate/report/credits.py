@@ -57,11 +57,12 @@ def show_moves(
     before: tuple[str, FloatArray],
     after: tuple[str, FloatArray],
     *,
+    whose: str = "the run's own rule",
     top: int,
 ) -> None:
     """Print how alike two rules are, and the ``top`` turns on which they differ most.
 
-    ``before`` and ``after`` are (name of the rule, its credit float32[N]); ``before`` is the run's own rule.
+    ``before`` and ``after`` are (name of the rule, its credit float32[N]); ``whose`` says what the first is.
     """
     comparison = compare(before[1], after[1])
     places = [(trajectory, index) for trajectory in trajectories for index in range(len(trajectory.turns))]
@@ -79,7 +80,7 @@ def show_moves(
         table.add_row(*[f"{number:+.3f}" for number in numbers], Text(told))
     print_table(console, table)
     console.print(
-        f"own: credit by {before[0]}, the run's own rule; new: by {after[0]}; move: difference of the two credits, "
+        f"own: credit by {before[0]}, {whose}; new: by {after[0]}; move: difference of the two credits, "
         "each divided by its root mean square",
         highlight=False,
     )

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Floats: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = Sequence[Mapping[str, float]]
 
+DPI = 130
+"""Pixels in an inch of a file."""
+
 # Okabe and Ito's colours, which people with any colour vision tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
@@ -72,4 +75,4 @@ def save_figure(figure: Figure, path: str | Path, title: str) -> None:
 
 def write_png(figure: Figure, path: Path) -> None:
     """Draw a figure. Equal figures give equal bytes."""
-    figure.savefig(path, format="png", dpi=130, metadata={"Software": None})  # without the program's name
+    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})  # without the program's name

@@ -187,7 +187,9 @@ def _demonstrations(config: Config) -> str:
     warm_start = config.warm_start
     if warm_start is None:
         return "none"
-    passes = f"passes: {'at most ' if warm_start.validation else ''}{warm_start.epochs}"
+    passes = f"passes: {warm_start.epochs}"
+    if warm_start.validation is not None:
+        passes = f"passes until {warm_start.validation.patience} in a row were no better on validation tasks"
     if warm_start.demonstrations is not None:
         return f"those of `{warm_start.demonstrations.name}`, {passes}"
     return f"{warm_start.episodes} tasks solved by the environment's own solution, {passes}"

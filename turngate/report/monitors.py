@@ -55,6 +55,22 @@ def usable_line(rows: Rows) -> str:
     )
 
 
+def missing_line(rows: Rows) -> str:
+    """Which verdicts could not be had, and in what share of the training episodes; "" if all could."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for name, share in row.items():
+            if name.startswith("reward/") and name.endswith("/missing_share"):
+                found.setdefault(name.removeprefix("reward/").removesuffix("/missing_share"), []).append(share)
+    told = [f"'{name}' in {sum(shares) / len(shares):.1%}" for name, shares in sorted(found.items()) if any(shares)]
+    if not told:
+        return ""
+    return (
+        f"verdicts that were due could not be had: {', '.join(told)} of the training episodes (mean over steps); "
+        "credit and 'train/paid' count the siblings' mean in their place, the ledger counts nothing"
+    )
+
+
 def alarm_table(raised: Sequence[Raised]) -> Table:
     """One row per alarm that began, in order, with a line for the trajectory to look at where there is one.
 

@@ -154,6 +154,13 @@ def _show_end(console: Console, trajectory: Trajectory, score: Score) -> None:
     earned = sum(event.earned for event in score.ledger)
     outcome = "could not be measured" if score.outcome is None else f"{score.outcome:.4g}"
     _line(console, "total", f"outcome {outcome}, earned {earned:+.4g} → paid {score.total:+.4g}", "bold")
+    if score.missing:
+        means = ", nor of a sibling" if score.filled is None else ""
+        if score.filled is not None:
+            means = (
+                f"; with the siblings' mean in its place it is compared as if it were paid {score.filled.total:+.4g}"
+            )
+        _line(console, "missing", f"a verdict of {' and of '.join(score.missing)} could not be had{means}", "yellow")
     if not score.usable:
         _line(console, "unusable", score.problem or "no reason was recorded", "red")
 

@@ -9,17 +9,27 @@ from statistics import fmean
 from rich.console import Console
 
 from turngate.config import Config, load_run
-from turngate.evaluations import read_evaluations
+from turngate.evaluations import read_evaluations, withheld_lines
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_success, unaided_success
+from turngate.report.episodes import evaluations_of, write_episodes
 from turngate.report.guidance import PICTURE, plot_guidance, tell_guidance, was_guided
+from turngate.report.intervals import by_question
 from turngate.report.kept_steps import draw_steps, tell_steps
-from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
+from turngate.report.monitors import (
+    alarm_markdown,
+    alarm_table,
+    is_monitored,
+    missing_line,
+    no_alarms,
+    plot_monitors,
+    usable_line,
+)
+from turngate.report.screenshots import draw_strip
 from turngate.report.supervised import tell_baselines
 from turngate.report.tables import (
     Phases,
     Success,
-    by_question,
     comparison_markdown,
     note,
     print_comparison,
@@ -27,7 +37,7 @@ from turngate.report.tables import (
 )
 from turngate.report.warm_start import draw_passes, tell_passes
 from turngate.runs import RunFolder
-from turngate.store import write_text_atomic
+from turngate.store import Store, write_text_atomic
 from turngate.trainer.abstention import abstention_lines
 from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.evaluate import Evaluation
@@ -35,13 +45,21 @@ from turngate.trainer.guidance import NoGuidePart
 from turngate.trainer.overlap import overlap_lines, read_overlaps
 from turngate.types import Metrics
 
+STRIPS = 3
+"""Most episodes whose screenshots a report shows."""
+
 
 def write_report(path: Path, console: Console) -> None:
-    """Print the tables of a run; write ``summary.md`` and the pictures of curves and monitors into ``report/``.
+    """Print the tables of a run; write ``summary.md``, ``episodes.csv`` and the pictures of curves and monitors into
+    ``report/``.
 
     A warning for each environment with an unsafe rubric comes first. Raises ConfigError for a folder that is not that
-    of a run, and MissingExtra without matplotlib.
+    of a run, and MissingExtra without matplotlib. Of a run of stages, success after each of them is compared, and each
+    gets a report of its own.
     """
+    if RunFolder(path).stages:
+        _report_stages(RunFolder(path), console)
+        return
     run = RunFolder.of(path)
     folder = run.report
     folder.mkdir(exist_ok=True)
@@ -53,15 +71,48 @@ def write_report(path: Path, console: Console) -> None:
     text += tell_passes(run, console) + tell_steps(run, console)
     text += _tell_success({title: phases for title, one in evaluated_runs(run) if (phases := phases_of(one))}, console)
     text += [told for title, one in evaluated_runs(run) if (told := _tell_abstention(title, one, console))]
+    text += _tell_withheld(withheld_lines(run.path), console)
     text += tell_baselines(run, console)
     text += tell_guidance(_metrics(run), console)
     for title, one in evaluated_runs(run):
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))
     write_text_atomic(folder / "summary.md", "\n".join(text))
-    written = ", ".join(path.name for path in [folder / "summary.md", *draw_passes(run), *draw_steps(run), *_draw(run)])
+    files = [folder / "summary.md", *_tell_episodes(run)]
+    pictures = [*draw_passes(run), *draw_steps(run), *_draw(run), *_draw_strips(run)]
+    written = ", ".join(path.name for path in [*files, *pictures])
     console.print(f"\nwritten into {folder}:", markup=False, highlight=False, soft_wrap=True)
     console.print(written, markup=False, highlight=False)
+
+
+def _report_stages(run: RunFolder, console: Console) -> None:
+    for stage in run.stages:
+        write_report(stage.path, Console(quiet=True))
+    phases: dict[str, list[Success]] = {}
+    for stage in run.stages:
+        own = phases_of(stage)
+        if not phases and "before" in own:
+            phases["before"] = own["before"]
+        if (last := own.get("after", own.get("before"))) and (stage.is_complete or "after" in own):
+            phases[stage.path.name] = last
+    run.report.mkdir(exist_ok=True)
+    text = [f"# {run.path.name}\n", *(_tell_success({"stages": phases} if phases else {}, console))]
+    text += ["## reports of the stages\n", *(f"* stages/{one.path.name}/report/summary.md" for one in run.stages)]
+    write_text_atomic(run.report / "summary.md", "\n".join(text) + "\n")
+    where = f"\nwritten into {run.report}: summary.md; each stage has a report of its own in {run.stages_folder}"
+    console.print(where, markup=False, highlight=False, soft_wrap=True)
+
+
+def _tell_episodes(run: RunFolder) -> list[Path]:
+    """Write every evaluated episode of the run, its controls and its baselines; returns the file, if there are any."""
+    baselines = [(f"baseline: {one.path.name} demonstrations", one) for one in run.baselines]
+    seed, file = load_run(run).seed, run.report / "episodes.csv"
+    parts = [*evaluated_runs(run), *baselines]
+    played = [one for kind, part in parts for one in evaluations_of(part.path, kind, seed)]
+    if not played:
+        return []
+    write_episodes(played, file)
+    return [file]
 
 
 def unsafe_rubrics(config: Config) -> list[str]:
@@ -76,7 +127,7 @@ def unsafe_rubrics(config: Config) -> list[str]:
 
 def overlaps_of(run: RunFolder) -> list[str]:
     """What the evaluated splits have in common with training, if that was compared."""
-    return overlap_lines(read_overlaps(run.overlap.read_text(encoding="utf-8"))) if run.overlap.exists() else []
+    return overlap_lines(read_overlaps(run.overlap)) if run.overlap.exists() else []
 
 
 def _tell_success(runs: Mapping[str, Phases], console: Console) -> list[str]:
@@ -107,14 +158,23 @@ def _tell_abstention(title: str, run: RunFolder, console: Console) -> str:
     return f"## {heading}\n\n" + "".join(f"* {line}\n" for line in lines)
 
 
+def _tell_withheld(lines: Sequence[str], console: Console) -> list[str]:
+    """Print what of the experience memory evaluations did not show; returns the same as a section of ``summary.md``."""
+    if not lines:
+        return []
+    heading = "experience memory in evaluations"
+    console.print("\n" + "\n".join([heading, *lines]), markup=False, highlight=False, soft_wrap=True)
+    return [f"## {heading}\n\n" + "".join(f"* {line}\n" for line in lines)]
+
+
 def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: Console) -> str:
     """Print the alarms of one run, or that there are none; returns the same as a section of ``summary.md``."""
     raised, heading = read_alarms(run.path), f"alarms, {title}"
     console.print(f"\n{heading}", highlight=False)
-    lost = usable_line(rows)
-    if lost:
-        console.print(lost, highlight=False)
-    said = f"## {heading}\n\n" + (f"{lost}\n\n" if lost else "")
+    told = [line for line in (usable_line(rows), missing_line(rows)) if line]
+    for line in told:
+        console.print(line, markup=False, highlight=False)
+    said = f"## {heading}\n\n" + "".join(f"{line}\n\n" for line in told)
     if not raised:
         sentence = no_alarms(rows)
         console.print(sentence, highlight=False)
@@ -172,6 +232,17 @@ def _draw(run: RunFolder) -> list[Path]:
         title = f"{name}, seed {seed}: hacking and starvation monitors of training episodes"
         plot_monitors(own, read_alarms(run.path), folder / "monitors.png", title=title)
         pictures.append(folder / "monitors.png")
+    return pictures
+
+
+def _draw_strips(run: RunFolder) -> list[Path]:
+    """Strips of screenshots of a few episodes of the last recorded step, where their observations hold images."""
+    store = Store(run.path)
+    last = store.last_step(None)
+    shown = [] if last is None else store.with_images(last, STRIPS)
+    pictures = [run.report / f"screenshots_{number}.png" for number in range(len(shown))]
+    for trajectory, picture in zip(shown, pictures, strict=True):
+        draw_strip(trajectory, picture)
     return pictures
 
 

@@ -18,12 +18,15 @@ from rich.text import Text
 from turngate.config import load_run
 from turngate.errors import ShapeError
 from turngate.evaluations import read_evaluations
-from turngate.report.tables import print_table, wilson
+from turngate.report.intervals import by_question, rate_by_question
+from turngate.report.tables import print_table
 from turngate.runs import RunFolder
 from turngate.trainer.evaluate import Evaluation
+from turngate.trainer.tried_passes import read_passes
 
 HEADINGS = ("temp.", "learned by", "demonstrations", "episodes (unusable)", "solved, % [95 %]")
 SUPERVISED, REINFORCED = "supervised learning", "reinforcement learning"
+CUT_OFF = "was cut off before it stopped improving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +34,15 @@ class Compared:
     """The evaluations of one split at one temperature.
 
     ``supervised`` has pairs of (demonstrations, evaluation) with ascending numbers; the first is the run's own warm
-    start. ``reinforced`` is the evaluation after reinforcement learning; None if there is none.
+    start. ``reinforced`` is the evaluation after reinforcement learning; None if there is none. ``cut_off``: the
+    numbers of demonstrations whose warm start was ended before validation stopped improving, or had no validation.
     """
 
     split: str
     temperature: float
     supervised: tuple[tuple[int, Evaluation], ...]
     reinforced: Evaluation | None
+    cut_off: frozenset[int] = frozenset()
 
     @property
     def line(self) -> str:
@@ -48,6 +53,12 @@ class Compared:
         own = rates[0][0]
         if not math.isfinite(self.reinforced.rate):
             return ""
+        if self.cut_off:
+            return (
+                f"{self.split}, {_temperature(self.temperature)}: not compared with supervised learning, because the "
+                f"supervised model of {', '.join(map(str, sorted(self.cut_off)))} demonstrations {CUT_OFF}: raise "
+                "warm_start.epochs, or set [warm_start.validation]"
+            )
         return (
             f"{self.split}, {_temperature(self.temperature)}: reinforcement learning from {own} demonstrations reaches "
             f"what supervised learning reaches with {times_as_many(self.reinforced.rate, rates)}"
@@ -78,34 +89,22 @@ def tell_baselines(run: RunFolder, console: Console) -> list[str]:
 def times_as_many(rate: float, supervised: Sequence[tuple[int, float]]) -> str:
     """How many times as many demonstrations as the smallest number supervised learning needs to reach ``rate``.
 
-    Arguments as in ``demonstrations_for``.
-    """
-    n = demonstrations_for(rate, supervised)
-    least, most = supervised[0][0], supervised[-1][0]
-    if n is None:
-        return f"more than {_short(most / least)} times as many"
-    return "no more demonstrations" if n == least else f"about {_short(n / least)} times as many"
-
-
-def demonstrations_for(rate: float, supervised: Sequence[tuple[int, float]]) -> float | None:
-    """The smallest number of demonstrations at which supervised learning reaches ``rate``; None if it does not.
-
-    ``supervised`` are pairs of (demonstrations, success rate), the numbers ascending. Between two of them the rate is
-    interpolated linearly in the logarithm of the number. Below the first nothing is known, so a rate that is already
-    reached there gives the first number. Where the curve falls and rises again, the first crossing counts, which is
-    the one that says least for reinforcement learning. Raises ShapeError for no pairs and for numbers that do not
-    ascend.
+    ``supervised`` are pairs of (demonstrations, success rate), the numbers ascending. Only these were measured, so the
+    answer names the two between which the rate is first reached, and nothing is interpolated. Where the curve falls and
+    rises again the first crossing counts, which is the one that says least for reinforcement learning. Raises
+    ShapeError for no pairs and for numbers that do not ascend.
     """
     numbers = [n for n, _ in supervised]
     if not numbers or any(b <= a for a, b in pairwise(numbers)):
         raise ShapeError(f"the numbers of demonstrations must ascend and there must be one; found {numbers}")
-    first, first_rate = supervised[0]
+    least, first_rate = supervised[0]
     if rate <= first_rate:
-        return float(first)
-    for (n, low), (more, high) in pairwise(supervised):
+        return "no more demonstrations"
+    for (n, _), (more, high) in pairwise(supervised):
         if high >= rate:
-            return math.exp(math.log(n) + (rate - low) / (high - low) * math.log(more / n))
-    return None
+            low = "" if n == least else f"more than {_short(n / least)} and "
+            return f"{low}at most {_short(more / least)} times as many"
+    return f"more than {_short(numbers[-1] / least)} times as many"
 
 
 def _short(number: float) -> str:
@@ -120,17 +119,29 @@ def _compared(run: RunFolder) -> list[Compared]:
     config = load_run(run)
     if config.baselines is None or config.warm_start is None or config.warm_start.episodes is None:
         return []
-    made = [(config.warm_start.episodes, _phase(run, "before"))]
-    made += [(int(one.path.name), _phase(one, "before")) for one in run.baselines]
+    folders = {config.warm_start.episodes: run} | {int(one.path.name): one for one in run.baselines}
+    made = [(n, _phase(one, "before")) for n, one in folders.items()]
+    cut_off = frozenset(n for n, one in folders.items() if not _is_converged(one))
     after, found = _phase(run, "after"), []
     for split, temperature in made[0][1]:
         key = (split, temperature)
         supervised = tuple((n, results[key]) for n, results in made if key in results)
         if len(supervised) > 1:
             found.append(
-                Compared(split=split, temperature=temperature, supervised=supervised, reinforced=after.get(key))
+                Compared(
+                    split=split,
+                    temperature=temperature,
+                    supervised=supervised,
+                    reinforced=after.get(key),
+                    cut_off=cut_off & {n for n, _ in supervised},
+                )
             )
     return found
+
+
+def _is_converged(run: RunFolder) -> bool:
+    record = read_passes(run)
+    return record is not None and record.converged
 
 
 def _phase(run: RunFolder, wanted: str) -> dict[tuple[str, float], Evaluation]:
@@ -138,7 +149,7 @@ def _phase(run: RunFolder, wanted: str) -> dict[tuple[str, float], Evaluation]:
 
 
 def _cells(compared: Compared) -> list[list[str]]:
-    rows = [(SUPERVISED, n, one) for n, one in compared.supervised]
+    rows = [(f"{SUPERVISED}{' (cut off)' * (n in compared.cut_off)}", n, one) for n, one in compared.supervised]
     if compared.reinforced is not None:
         rows.append((REINFORCED, compared.supervised[0][0], compared.reinforced))
     temperature = f"{compared.temperature:g}" if compared.temperature else "greedy"
@@ -170,7 +181,7 @@ def _rate(evaluation: Evaluation) -> str:
     n, successes = len(evaluation.success_B), sum(evaluation.success_B)
     if not n:
         return "–"
-    low, high = wilson(successes, n)
+    _, low, high = rate_by_question(by_question(evaluation.question_B, evaluation.success_B))
     return f"{100 * successes / n:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 

@@ -8,18 +8,18 @@ from rich.console import Console
 
 from turngate.report.figure import COLOURS, legend_below, new_figure, save_figure, tidy
 from turngate.runs import RunFolder
-from turngate.trainer.tried_passes import TriedPasses, read_passes
+from turngate.trainer.tried_passes import WarmStartRecord, read_passes
 
 PICTURE = "warm_start.png"
 
 
 def tell_passes(run: RunFolder, console: Console) -> list[str]:
     """Print which pass was chosen; returns the same as sections of ``summary.md``, none without validation."""
-    passes = read_passes(run)
-    if passes is None:
+    record = read_passes(run)
+    if record is None:
         return []
-    console.print(f"\n{passes.line}", markup=False, highlight=False)
-    return [f"## warm start\n\n{passes.line}\n\n![Validation after each pass]({PICTURE})\n"]
+    console.print(f"\n{record.line}", markup=False, highlight=False)
+    return [f"## warm start\n\n{record.line}\n\n![Validation after each pass]({PICTURE})\n"]
 
 
 def draw_passes(run: RunFolder) -> list[Path]:
@@ -27,29 +27,38 @@ def draw_passes(run: RunFolder) -> list[Path]:
 
     Raises MissingExtra without matplotlib.
     """
-    passes = read_passes(run)
-    if passes is None:
+    record = read_passes(run)
+    if record is None:
         return []
-    _plot(passes, run.report / PICTURE, title=f"{run.path.name}: passes of the warm start")
+    _plot(record, run.report / PICTURE, title=f"{run.path.name}: {_title(record)}")
     return [run.report / PICTURE]
 
 
-def _plot(passes: TriedPasses, path: Path, *, title: str) -> None:
+def _title(record: WarmStartRecord) -> str:
+    found = record.best
+    return f"warm start, lr {found.lr:g}, {found.episodes_per_batch} episodes an update"
+
+
+def _plot(record: WarmStartRecord, path: Path, *, title: str) -> None:
+    """The passes of the chosen learning rate and batch size; those in which the learning rate falls are dashed."""
     figure = new_figure(9.2, 3.6)
     success, loss = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-    numbers = [one.number for one in passes.tried]
-    sampled, greedy = [100 * one.sampled for one in passes.tried], [100 * one.greedy for one in passes.tried]
-    success.plot(numbers, sampled, "o-", color=COLOURS[0], label=f"sampled, temperature {passes.temperature:g}")
-    success.plot(numbers, greedy, "s-", color=COLOURS[1], label="greedy")
-    success.set_ylabel(f"success on {passes.tasks} validation tasks, %")
+    for phase, line in (("constant", "-"), ("decay", "--")):
+        tried = [one for one in record.best.tried if one.phase == phase]
+        numbers, falls = [one.number for one in tried], ", learning rate falls" if phase == "decay" else ""
+        sampled, greedy = [100 * one.sampled for one in tried], [100 * one.greedy for one in tried]
+        success.plot(
+            numbers, sampled, f"o{line}", color=COLOURS[0], label=f"sampled, T = {record.temperature:g}{falls}"
+        )
+        success.plot(numbers, greedy, f"s{line}", color=COLOURS[1], label=f"greedy{falls}")
+        loss.plot(numbers, [one.cross_entropy for one in tried], f"o{line}", color=COLOURS[2])
+    success.set_ylabel(f"success on {record.tasks} validation tasks, %")
     success.set_ylim(0, 105)
-    cross_entropy = [one.cross_entropy for one in passes.tried]
-    loss.plot(numbers, cross_entropy, "o-", color=COLOURS[2], label="cross-entropy on the demonstrations")
-    loss.set_ylabel("nats per token")
-    best = passes.chosen.number
+    loss.set_ylabel("cross-entropy, nats per token")
+    best = record.best.chosen
     for axes in (success, loss):
-        axes.axvline(best, color="#666666", linestyle="--", label=f"chosen: pass {best}")
+        axes.axvline(best.number, color="#666666", linestyle=":", label=f"chosen: pass {best.number}")
         axes.locator_params(axis="x", integer=True)
         tidy(axes, "pass")
-    legend_below(figure, n_columns=4)
+    legend_below(figure, n_columns=3)
     save_figure(figure, path, title)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from turngate.errors import ConfigError
-from turngate.rewards.parts import Agg, Facts, Kind, Reward, Span, Verdict
+from turngate.rewards.parts import Agg, Facts, Kind, Reward, Span, Verdict, known
 from turngate.types import Evidence
 
 
@@ -36,8 +36,8 @@ class Charged(Reward):
     """How many events after the free ones cost the whole ``weight`` together; further ones cost nothing more."""
 
     @abstractmethod
-    def amounts(self, facts: Facts) -> list[tuple[int, float]]:
-        """How much happened, as (turn, amount); empty = not measured."""
+    def amounts(self, facts: Facts) -> Sequence[tuple[int | None, float | None]]:
+        """How much happened, as (turn, amount); amount None: it could not be measured (turn None: in no turn)."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for settings under which an episode could lose more than ``weight``."""
@@ -55,9 +55,17 @@ class Charged(Reward):
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """The part of the budget that each turn uses up."""
+        return self.judged(known(self.readings(facts)), facts)
+
+    def readings(self, facts: Facts) -> list[Verdict]:
+        """The amounts: what a turn is charged depends on those of earlier turns."""
+        return self.with_lost(list(self.amounts(facts)), facts)
+
+    def judged(self, readings: list[Verdict], facts: Facts) -> list[Verdict]:
+        """The part of the budget that each of these amounts uses up."""
         used, spent = 0.0, 0.0
         charges: list[Verdict] = []
-        for turn, amount in sorted(self.amounts(facts)):
+        for turn, amount in sorted(readings, key=_place):
             used += amount
             total = min(max(used - self.free, 0.0), self.budget)
             charges.append((turn, (total - spent) / self.budget))
@@ -70,7 +78,8 @@ class Repetition(Charged):
 
     ``evidence`` holds a key for each action, equal for equal actions (any JSON; "" means no action and is never
     charged). With ``state``, which holds a key for the state of each turn, the state has to be equal too, so trying
-    again after something changed costs nothing. A turn whose state was not measured is not charged.
+    again after something changed costs nothing. A turn whose state was not measured is not charged. After an action or
+    state of value None it is not known of an action that was not seen before whether it is a repetition.
     """
 
     type: Literal["repetition"] = "repetition"
@@ -85,17 +94,27 @@ class Repetition(Charged):
         """Action keys, and state keys if they matter."""
         return (self.evidence,) if self.state is None else (self.evidence, self.state)
 
-    def amounts(self, facts: Facts) -> list[tuple[int, float]]:
-        """1 for every repeated action."""
+    def amounts(self, facts: Facts) -> list[tuple[int | None, float | None]]:
+        """1 for every repeated action; None for one of which it is not known."""
         states = {} if self.state is None else {turn: _key(value) for turn, value in facts.verdicts(self.state)}
+        lost = {fact.turn for name in self.reads for fact in facts.by_name.get(name, ()) if fact.value is None}
         seen: set[tuple[str, str]] = set()
-        found: list[tuple[int, float]] = []
-        for turn, value in sorted(facts.verdicts(self.evidence), key=_place):
-            counts = value != "" and (self.state is None or turn in states)
-            key = (_key(value), states.get(turn, ""))
-            found.append(_amount(self, facts, turn, counts and key in seen))
-            if counts:
-                seen.add(key)
+        found: list[tuple[int | None, float | None]] = []
+        one_is_unknown = False
+        keys = [(fact.turn, fact.value) for fact in facts.by_name.get(self.evidence, ())]
+        for turn, value in sorted(keys, key=_place):
+            if value is not None and value != "" and turn not in lost:
+                counts = self.state is None or turn in states
+                key = (_key(value), states.get(turn, ""))
+                place, amount = _amount(self, facts, turn, counts and key in seen)
+                found.append((place, None if one_is_unknown and counts and not amount else amount))
+                if counts:
+                    seen.add(key)
+            elif value == "":
+                found.append(_amount(self, facts, turn, False))
+            else:
+                found.append((turn, None))
+                one_is_unknown = True
         return found
 
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
@@ -115,8 +134,8 @@ class Repetition(Charged):
 class EventCost(Charged):
     """Charges events that one piece of evidence reports per turn, as true or false or as an amount.
 
-    For instance turns without a tool call or an answer: ``EventCost(name="void", evidence="void_turn")``; or too many
-    tool calls: ``EventCost(name="spam", evidence="n_calls", free=8, budget=8)``.
+    For instance queries that took too long: ``EventCost(name="slow", evidence="timed_out")``; or too many tool
+    calls: ``EventCost(name="spam", evidence="n_calls", free=8, budget=8)``.
     """
 
     type: Literal["event_cost"] = "event_cost"
@@ -145,7 +164,8 @@ class LengthCost(Reward):
     turns, or the sum of ``evidence`` over the turns (the policy's tokens or calls; tool output is not its doing).
 
     ``only_if`` names evidence that must reach ``at_least`` for length to cost anything, usually the outcome's. Then a
-    failure costs nothing, so giving up early gains nothing. If that evidence was not measured, neither is the cost.
+    failure costs nothing, so giving up early gains nothing. If that evidence or a part of the length was not measured,
+    neither is the cost.
     Without ``only_if`` this is DAPO's soft overlong punishment with ``start = limit − buffer``
     (https://arxiv.org/abs/2503.14476), under which failing early is cheaper than failing late.
     """
@@ -190,7 +210,7 @@ class LengthCost(Reward):
         length = float(facts.n_turns)
         if self.evidence is not None:
             measured = facts.verdicts(self.evidence)
-            if not measured:
+            if not measured or self.evidence in facts.lost:
                 return []
             length = sum(_amount(self, facts, turn, value)[1] for turn, value in measured)
         return [(None, min(max((length - self.start) / (self.limit - self.start), 0.0), 1.0))]
@@ -279,14 +299,26 @@ class InformationGain(Reward):
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """Gains of the turns before the last."""
-        beliefs = [(-1, value) for _, value in facts.verdicts(self.start)]
-        for turn, value in facts.verdicts(self.evidence):
+        return self.judged(known(self.readings(facts)), facts)
+
+    def readings(self, facts: Facts) -> list[Verdict]:
+        """The beliefs: that before the first turn as of turn −1, then those after the turns before the last."""
+        beliefs: list[Verdict] = [(-1, fact.value) for fact in facts.by_name.get(self.start, ())]
+        for fact in facts.by_name.get(self.evidence, ()):
+            turn, value = fact.turn, fact.value
             if turn is None:
+                if value is None:  # nothing of it could be measured
+                    return [(None, None)]
                 self._reject(facts, turn, "is about turns, but its evidence names none")
             if turn < facts.n_turns - 1:
                 beliefs.append((turn, value))
+        return beliefs
+
+    def judged(self, readings: list[Verdict], facts: Facts) -> list[Verdict]:
+        """The gains between these beliefs."""
         gains: list[Verdict] = []
         before: float | None = None
+        beliefs = [(turn, value) for turn, value in readings if turn is not None and turn < facts.n_turns - 1]
         for turn, value in sorted(beliefs):
             if not isinstance(value, (int, float)) or not value <= 0:
                 self._reject(facts, None if turn < 0 else turn, f"read {value!r}; a log-probability is at most 0")

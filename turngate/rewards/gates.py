@@ -19,7 +19,7 @@ from typing import Literal
 
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gate import Gate
-from turngate.rewards.parts import SLACK, Draft, Kind, Line, Reward, reaches
+from turngate.rewards.parts import SLACK, Draft, Kind, Line, Reward, place, reaches
 from turngate.rewards.ranges import Ranges, Scene
 
 
@@ -108,7 +108,8 @@ class Requires(Gate):
     """Component ``on`` is paid in a turn only if ``evidence`` about the same turn is true.
 
     A payment for the whole episode needs evidence about the whole episode. If the evidence was recorded several times
-    about a turn, all of it must be true. Where it is missing, nothing is paid.
+    about a turn, all of it must be true. Where there is none, nothing is paid. Evidence with the value None means that
+    it could not be measured, and makes the episode unusable if a payment hangs on it.
     """
 
     type: Literal["requires"] = "requires"
@@ -144,11 +145,15 @@ class Requires(Gate):
         """Close the lines of ``on`` at turns without true evidence."""
         true: set[int | None] = set()
         false: set[int | None] = set()
+        unknown: set[int | None] = set()
         for fact in draft.facts.by_name.get(self.evidence, ()):
-            (true if fact.value else false).add(fact.turn)
-        opened, on, name = true - false, self.on, self.name
+            (unknown if fact.value is None else true if fact.value else false).add(fact.turn)
+        opened, unknown, on, name = true - false - unknown, unknown - false, self.on, self.name
         for line in draft.lines:
             if line.name == on and line.turn not in opened:
+                if line.turn in unknown and line.paid:
+                    draft.problem = f"evidence '{self.evidence}' of {name}, {place(line.turn)}, could not be measured"
+                    return
                 line.close(name)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:

@@ -15,9 +15,12 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
 
-from turngate.errors import ConfigError
+import numpy as np
+
+from turngate.errors import ConfigError, PartError
+from turngate.part_calls import Unusable, taken
 from turngate.parts import Part
-from turngate.types import Evidence, Record, RewardEvent
+from turngate.types import SUCCESS_SLACK, Evidence, Record, RewardEvent
 
 Kind: TypeAlias = Literal["outcome", "process", "penalty"]
 Agg: TypeAlias = Literal["mean", "sum", "last", "min", "max"]
@@ -59,16 +62,20 @@ class Facts:
     at any depth: what could not be measured is recorded as None, so every reader can rely on finite numbers.
     """
 
-    __slots__ = ("by_name", "n_turns", "task_id", "trajectory")
+    __slots__ = ("by_name", "lost", "n_turns", "task_id", "trajectory")
 
     def __init__(self, record: Record, readers: Mapping[str, Sequence[str]], trajectory: str = "") -> None:
         self.task_id, self.n_turns, self.trajectory = record.task_id, record.n_turns, trajectory
         self.by_name: dict[str, list[Evidence]] = {name: [] for name in readers}
-        by_name = self.by_name
+        self.lost: set[str] = set()
+        """Names under which something could not be measured: facts of value None."""
+        by_name, lost = self.by_name, self.lost
         for fact in record.evidence:
             name, value = fact.name, fact.value
             if name in by_name:
-                if value is not True and value is not False and value is not None and (odd := _not_finite(value)):
+                if value is None:
+                    lost.add(name)
+                elif value is not True and value is not False and (odd := _not_finite(value)):
                     who = " and ".join(f"'{reader}'" for reader in readers[name])
                     raise ValueError(
                         f"evidence '{name}' of {self.owner}, {place(fact.turn)}, which {who} reads, {odd}; "
@@ -150,16 +157,19 @@ class Draft:
 
     ``lines``: the payments. ``outcome``: the outcome as earned, weights included. ``scores``: overall verdicts of the
     components that gates compare with thresholds. ``problem``: why the episode is unusable; "" if it is not. ``floor``:
-    the lowest floor that a veto has paid.
+    the lowest floor that a veto has paid. ``success``: whether the task is solved; None: not measured. ``readings``:
+    what each component read (``Reward.readings``).
     """
 
-    __slots__ = ("facts", "floor", "lines", "outcome", "problem", "scores")
+    __slots__ = ("facts", "floor", "lines", "outcome", "problem", "readings", "scores", "success")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.lines: list[Line] = []
         self.scores: dict[str, float] = {}
+        self.readings: dict[str, list[Verdict]] = {}
         self.outcome = 0.0
+        self.success: bool | None = True
         self.floor: float | None = None
         self.problem = ""
 
@@ -204,9 +214,21 @@ class Reward(Part):
     def reads(self) -> tuple[str, ...]:
         """Names of the evidence that it needs."""
 
+    @property
+    def sources(self) -> tuple[tuple[str, ...], ...]:
+        """Sets of evidence, each of which is enough for a verdict: a run has to record one of them in full.
+
+        By default there is one, all that it reads. Override it for a component that can do without a part of that.
+        """
+        return (self.reads,)
+
     @abstractmethod
     def verdicts(self, facts: Facts) -> list[Verdict]:
-        """The verdicts as (turn, value); turn None: the whole episode. Empty = not measured, which is not zero."""
+        """The verdicts as (turn, value); turn None: the whole episode.
+
+        Value None: the verdict was due and could not be had, which is not zero. An empty list means the same for a
+        component that is ``always_due``; for others it means that there was nothing to judge.
+        """
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for an empty or infinite range, a penalty that could pay, and levels that do not fit."""
@@ -243,6 +265,15 @@ class Reward(Part):
         """The overall verdicts that an outcome can have, lowest first; None = any in [low, high]."""
         return self.levels
 
+    @property
+    def always_due(self) -> bool:
+        """Whether every episode is due a verdict: a process component that pays once for the episode and is no sum.
+
+        In an episode of a component that is paid per turn, of a sum and of a penalty there may be nothing to judge.
+        There a verdict was due where evidence that the component reads has the value None.
+        """
+        return self.kind == "process" and not self.per_turn and self.agg != "sum"
+
     def span(self, n_verdicts: float) -> Span:
         """Lowest and highest sum that ``n_verdicts`` verdicts can earn."""
         times = n_verdicts if self.agg == "sum" else 1.0
@@ -259,9 +290,34 @@ class Reward(Part):
         """The payments of this component before any gate, in turn order.
 
         Each holds the verdict as measured and the whole weight; where n verdicts share one payment, the ``share`` of
-        each is 1/n. Raises ValueError, which names component, task, trajectory and turn, for a verdict out of range.
+        each is 1/n. Raises PartError, which names component, task, trajectory and turn, for a verdict out of range.
         """
-        return self.lines(self.verdicts(facts), facts)
+        return self.lines(self.judged(known(self.readings(facts)), facts), facts)
+
+    def readings(self, facts: Facts) -> list[Verdict]:
+        """What its payments are computed from, as (turn, value), with value None for what was due and could not be had.
+
+        (None, None) alone: nothing could be had. These are the verdicts, unless a component makes verdicts of several
+        readings; siblings' readings stand in for those that are None when episodes are compared (``rewards.missing``).
+        """
+        return self.with_lost(self.verdicts(facts), facts)
+
+    def judged(self, readings: list[Verdict], facts: Facts) -> list[Verdict]:
+        """The verdicts that these readings, none of them None, lead to."""
+        return readings
+
+    def with_lost(self, found: list[Verdict], facts: Facts) -> list[Verdict]:
+        """What was found, and (turn, None) for each turn about which only evidence of value None was recorded."""
+        if not found and self.always_due:
+            return [(None, None)]
+        if facts.lost.isdisjoint(self.reads):
+            return found
+        had = {turn for turn, _ in found}
+        lost = {fact.turn for name in self.reads for fact in facts.by_name.get(name, ()) if fact.value is None}
+        if not found and (None in lost or not self.per_turn):
+            return [(None, None)]
+        turns = sorted(turn for turn in lost - had if turn is not None)
+        return found if None in had else found + [(turn, None) for turn in turns]
 
     def lines(self, verdicts: list[Verdict], facts: Facts) -> list[Line]:
         """The payments that these verdicts earn in the episode of ``facts``."""
@@ -291,6 +347,25 @@ class Reward(Part):
         total = math.fsum([line.value for line in lines])
         return total / len(lines) if self.agg == "mean" else total
 
+    @property
+    def best(self) -> float | None:
+        """The overall verdict with which an outcome is a success: the best there is. None: a sum, which has no best."""
+        if self.agg == "sum" and self.per_turn:
+            return None
+        ends = self.attainable or (self.low, self.high)
+        return ends[-1] if self.weight >= 0 else ends[0]
+
+    def solved(self, facts: Facts, overall: float) -> bool | None:
+        """Whether the task is solved in an episode with this overall verdict; None: not measured. For outcomes.
+
+        By default, whether the verdict is the ``best``; of a sum, whether it earns 1. Override it where a success can
+        have a lesser verdict.
+        """
+        if self.best is None:
+            return overall * self.weight >= 1.0 - SUCCESS_SLACK
+        short = self.best - overall if self.weight >= 0 else overall - self.best
+        return short <= SUCCESS_SLACK
+
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
         """Evidence that earns these verdicts, for the counter-examples of ``Rubric.check``.
 
@@ -318,7 +393,7 @@ class Reward(Part):
         """Check every verdict; whether they are in turn order, those about the whole episode last."""
         low, high, per_turn, n_turns, before, ordered = self.low, self.high, self.per_turn, facts.n_turns, 0, True
         for turn, value in verdicts:
-            if not isinstance(value, (int, float)) or not low <= value <= high:
+            if not isinstance(value, _NUMBERS) or not low <= float(value) <= high:
                 self._reject(facts, turn, f"earned {value!r}; it must be a finite number in [{low:g}, {high:g}]")
             if turn is None:
                 if per_turn:
@@ -332,8 +407,32 @@ class Reward(Part):
                 self._reject(facts, turn, f"has evidence about a turn outside the episode's {n_turns}")
         return ordered
 
+    def refuse_form(self, facts: Facts) -> None:
+        """Raise PartError if ``verdicts`` returns anything but a list of pairs."""
+        found: object = self.verdicts(facts)
+        taken(self.noun, self.verdicts, found, take=_pairs, must=_PAIRS)
+
     def _reject(self, facts: Facts, turn: int | None, problem: str) -> NoReturn:
-        raise ValueError(f"component '{self.name}' of {facts.owner}, {place(turn)}: {problem}")
+        own = f" ({self.type})" if ":" in self.type else ""
+        raise PartError(f"component '{self.name}'{own} of {facts.owner}, {place(turn)}: {problem}")
+
+
+_PAIRS = "a list of pairs (turn, verdict); turn None is the whole episode, verdict None one that could not be had"
+
+
+def _pairs(found: object) -> None:
+    if not isinstance(found, list) or not all(isinstance(one, tuple) and len(one) == 2 for one in found):
+        raise Unusable
+
+
+def is_missing(readings: Sequence[Verdict]) -> bool:
+    """Whether any of the readings was due and could not be had."""
+    return any([value is None for _, value in readings])
+
+
+def known(readings: list[Verdict]) -> list[Verdict]:
+    """Those that could be had; the same list if all could."""
+    return [reading for reading in readings if reading[1] is not None] if is_missing(readings) else readings
 
 
 def place(turn: int | None) -> str:
@@ -347,6 +446,8 @@ def _pick(verdicts: Sequence[Verdict], agg: Agg) -> Verdict:
     choose: Callable[..., Verdict] = min if agg == "min" else max
     return choose(verdicts, key=lambda verdict: verdict[1])
 
+
+_NUMBERS = (int, float, Real, np.bool_)  # most are of the first two, which are looked for first
 
 _AGGREGATES: dict[Agg, Callable[[list[float]], float]] = {
     "mean": lambda values: sum(values) / len(values),

@@ -8,9 +8,10 @@ function of recorded evidence, so a stored episode can be scored again without a
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Self
 
@@ -19,9 +20,10 @@ from pydantic import BaseModel, ConfigDict
 
 from turngate.errors import ConfigError
 from turngate.rewards.gate import Gate
-from turngate.rewards.parts import Draft, Facts, Reward, Verdict
+from turngate.rewards.missing import SiblingMeans
+from turngate.rewards.parts import Draft, Facts, Line, Reward, Verdict, is_missing, known
 from turngate.rewards.safety import Safety, assess
-from turngate.types import Ending, Group, Record, RewardEvent, Score, ScoredGroup
+from turngate.types import SUCCESS_SLACK, Ending, Group, Record, RewardEvent, Score, ScoredGroup
 
 FINISHED, AGENT_FAULT = Ending.FINISHED, Ending.AGENT_FAULT
 
@@ -39,8 +41,8 @@ class FromEvidence(Reward):
         return (self.evidence,)
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
-        """The recorded values."""
-        return facts.verdicts(self.evidence)
+        """The recorded values; None where it could not be measured."""
+        return [(fact.turn, fact.value) for fact in facts.by_name.get(self.evidence, ())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,10 @@ class Rubric(BaseModel):
     book_last: bool = False
     """Whether payments that a gate on the outcome decides about count on the last turn instead of their own. Set it for
     credit rules that sum payments from a turn on (returns, turn_gae, corrected mt_grpo)."""
+    success: float | str | None = None
+    """When a task counts as solved, in evaluations, metrics, guides, curricula and filters: a number, the least outcome
+    (in units of reward); or the name of the evidence that is true in a solved episode. Leave it out for the best
+    verdict of every outcome component; of "rlcr", "brier" and "cited_answer" for a right answer."""
 
     def model_post_init(self, context: object) -> None:
         """Check the parts against each other."""
@@ -101,6 +107,28 @@ class Rubric(BaseModel):
             raise ConfigError(
                 "book_last has no effect: no gate on the outcome decides about a payment per turn; leave it out"
             )
+        self._check_success()
+
+    def _check_success(self) -> None:
+        """Raise ConfigError for a success that no outcome can be, or that every one is."""
+        outcomes = [reward for reward in self.rewards if reward.kind == "outcome"]
+        for reward in outcomes:
+            if reward.best is not None and not reward.low <= reward.best <= reward.high:
+                raise ConfigError(
+                    f"outcome '{reward.name}' can never be a success: that takes a verdict of {reward.best:g}, and it "
+                    f"has low={reward.low:g} and high={reward.high:g}; widen them"
+                )
+        if self.success is None or isinstance(self.success, str):
+            return
+        least = sum(min(reward.weight * reward.low, reward.weight * reward.high) for reward in outcomes)
+        most = sum(math.inf if reward.best is None else reward.weight * reward.best for reward in outcomes)
+        if not least < self.success <= most + SUCCESS_SLACK:
+            names = " and ".join(f"'{reward.name}'" for reward in outcomes)
+            problem = "is always reached" if self.success <= least else "can never be reached"
+            raise ConfigError(
+                f"success = {self.success:g} {problem}: outcome {names} earns {least:g} to {most:g}; choose a number "
+                "above the first, up to the second"
+            )
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """A copy with changes, checked like a new rubric."""
@@ -113,15 +141,33 @@ class Rubric(BaseModel):
         found: dict[str, tuple[str, ...]] = {}
         parts = [(reward.name, reward.reads) for reward in self.rewards]
         parts += [(gate.name, gate.reads) for gate in self.gates]
+        parts += [("success", (self.success,))] if isinstance(self.success, str) else []
         for reader, reads in parts:
             for name in reads:
                 found[name] = (*found.get(name, ()), reader)
         return found
 
+    def unfed(self, recorded: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """The components and gates that never do anything where only the evidence ``recorded`` is ever recorded.
+
+        Name of each → the evidence that it lacks; of a component with several ``sources`` that of the nearest one.
+        """
+        missing = {
+            reward.name: min(
+                (tuple(name for name in source if name not in recorded) for source in reward.sources), key=len
+            )
+            for reward in self.rewards
+        }
+        if isinstance(self.success, str) and self.success not in recorded:
+            missing["success"] = (self.success,)
+        missing |= {gate.name: tuple(name for name in gate.reads if name not in recorded) for gate in self.gates}
+        return {reader: names for reader, names in missing.items() if names}
+
     @cached_property
     def occasional(self) -> frozenset[str]:
         """Evidence that only gates read and that is recorded only if something happens: a whole run may lack it."""
         rewards = {name for reward in self.rewards for name in reward.reads}
+        rewards |= {self.success} if isinstance(self.success, str) else set()
         often = rewards.union(*(set(gate.reads) - set(gate.occasional) for gate in self.gates))
         return frozenset(self.readers) - often
 
@@ -178,16 +224,40 @@ class Rubric(BaseModel):
             return _worst(record, self.rewards)
         draft = Draft(Facts(record, self.readers, trajectory))
         for reward in self.rewards:
-            earned = reward.earn(draft.facts)
+            try:
+                readings = reward.readings(draft.facts)
+                earned = self._add(draft, reward, readings)
+            except (TypeError, AttributeError, ValueError):
+                reward.refuse_form(draft.facts)
+                raise
             if reward.kind == "outcome":
                 if not earned:
                     names = ", ".join(f"'{name}'" for name in reward.reads)
                     return _unusable(record, f"outcome '{reward.name}' is not measured: evidence {names} is missing")
-                draft.outcome += sum([line.paid for line in earned])
-            if earned and reward.name in self._compared:
-                draft.scores[reward.name] = reward.overall(earned)
-            draft.lines += earned
-        return draft
+                if self.success is None:
+                    solved = reward.solved(draft.facts, reward.overall(earned))
+                    draft.success = None if solved is None or draft.success is None else solved and draft.success
+            draft.readings[reward.name] = readings
+        if self.success is not None:
+            draft.success = self._solved(draft, self.success)
+        return draft if draft.success is not None else _unusable(record, "whether it is a success was not measured")
+
+    def _solved(self, draft: Draft, success: float | str) -> bool | None:
+        """Whether the outcome reaches the number, or the fact of that name holds; None: not measured."""
+        if not isinstance(success, str):
+            return draft.outcome >= success - SUCCESS_SLACK
+        found = draft.facts.verdicts(success)
+        return bool(found[-1][1] >= 1.0 - SUCCESS_SLACK) if found else None
+
+    def _add(self, draft: Draft, reward: Reward, readings: list[Verdict]) -> list[Line]:
+        """Put into the draft what a component earns by its readings."""
+        earned = reward.lines(reward.judged(known(readings), draft.facts), draft.facts)
+        if reward.kind == "outcome":
+            draft.outcome += sum([line.paid for line in earned])
+        if earned and reward.name in self._compared:
+            draft.scores[reward.name] = reward.overall(earned)
+        draft.lines += earned
+        return earned
 
     def certain(self, record: Record) -> float:
         """The part of an unfinished episode's reward that nothing later can take back: sums that no gate touches."""
@@ -197,27 +267,78 @@ class Rubric(BaseModel):
         return sum(line.paid for reward in self._certain for line in reward.earn(facts))
 
     def score_records(
-        self, records: Sequence[Record], step: int = 0, names: Sequence[str] | None = None
+        self,
+        records: Sequence[Record],
+        step: int = 0,
+        names: Sequence[str] | None = None,
+        cohorts: Sequence[object] | None = None,
     ) -> tuple[Score, ...]:
-        """Score the episodes of one group together, for gates that compare siblings.
+        """Score the episodes of one group together, for gates that compare siblings and for verdicts that are missing.
 
         ``step``: the training step, for gates that are annealed. ``names``: ids of the trajectories, for error
-        messages. Unusable siblings are left out of every comparison. Without gates that compare siblings, the scores
-        are those of ``score``. Raises what ``score`` raises.
+        messages. ``cohorts``: who is compared with whom (``Trajectory.cohort``); left out, all with each other.
+        Unusable siblings are left out of every comparison. Without gates that compare siblings and without missing
+        verdicts, the scores are those of ``score``. Raises what ``score`` raises.
         """
-        known = [""] * len(records) if names is None else names
-        drafts = [self._earn(record, name) for record, name in zip(records, known, strict=True)]
-        usable = [draft for draft in drafts if isinstance(draft, Draft)]
+        ids = [""] * len(records) if names is None else names
+        drafts = [self._earn(record, name) for record, name in zip(records, ids, strict=True)]
+        self._gate([draft for draft in drafts if isinstance(draft, Draft)], step)
+        scores = [_finish(record, draft, self._late) for record, draft in zip(records, drafts, strict=True)]
+        if any(score.missing for score in scores):
+            self._fill(drafts, scores, [None] * len(records) if cohorts is None else cohorts, step)
+        return tuple(scores)
+
+    def _gate(self, drafts: Sequence[Draft], step: int) -> None:
         for gate in self.gates:
-            gate.apply_group(usable, step)
-            usable = [draft for draft in usable if not draft.problem]
-        return tuple(_finish(record, draft, self._late) for record, draft in zip(records, drafts, strict=True))
+            gate.apply_group(drafts, step)
+            drafts = [draft for draft in drafts if not draft.problem]
+
+    def _fill(self, drafts: Sequence[Draft | Score], scores: list[Score], cohorts: Sequence[object], step: int) -> None:
+        """Give each score that lacks verdicts the one by which its episode is compared (``Score.filled``).
+
+        The rubric is applied once more, gates and all, with the siblings' mean in the place of what is missing.
+        """
+        of_cohort: dict[object, list[Draft]] = {}
+        for draft, cohort in zip(drafts, cohorts, strict=True):
+            if isinstance(draft, Draft) and not draft.problem:
+                of_cohort.setdefault(cohort, []).append(draft)
+        had = {
+            cohort: {
+                reward.name: SiblingMeans([draft.readings[reward.name] for draft in some]) for reward in self.rewards
+            }
+            for cohort, some in of_cohort.items()
+        }
+        again: dict[int, Draft] = {}
+        filled: list[int] = []
+        for row, (draft, cohort) in enumerate(zip(drafts, cohorts, strict=True)):
+            if isinstance(draft, Draft):
+                again[row], is_filled = self._earn_filled(draft, had.get(cohort, {}))
+                filled += [row] * is_filled
+        self._gate(list(again.values()), step)
+        for row in filled:
+            scores[row] = replace(scores[row], filled=_settle(again[row], self._late))
+
+    def _earn_filled(self, before: Draft, had: Mapping[str, SiblingMeans]) -> tuple[Draft, bool]:
+        """What was earned before any gate, with the siblings' means in the place of what is missing; whether any is."""
+        draft, any_filled = Draft(before.facts), False
+        draft.readings, draft.success = before.readings, before.success
+        for reward in self.rewards:
+            readings = before.readings[reward.name]
+            if reward.kind != "outcome" and reward.name in had and is_missing(readings):
+                readings, filled = had[reward.name].fill(
+                    readings, per_turn=reward.per_turn, n_turns=draft.facts.n_turns
+                )
+                any_filled |= filled
+            self._add(draft, reward, readings)
+        return draft, any_filled
 
     def score_group(self, group: Group, step: int = 0) -> ScoredGroup:
         """Score the trajectories of a group together, as ``score_records`` does. Errors name the trajectory."""
-        records = [trajectory.record() for trajectory in group.trajectories]
-        scores = self.score_records(records, step, [trajectory.id for trajectory in group.trajectories])
-        return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=scores)
+        played = group.trajectories
+        scores = self.score_records(
+            [one.record() for one in played], step, [one.id for one in played], [one.cohort for one in played]
+        )
+        return ScoredGroup(task=group.task, trajectories=played, scores=scores)
 
     def account(self, scores: Iterable[Score]) -> dict[str, GateAccount]:
         """What each gate did over these scores, by its name. Unusable scores have empty ledgers and add nothing."""
@@ -251,6 +372,8 @@ def _settle(draft: Draft, late: frozenset[str]) -> Score:
         reward_T=np.array(reward_T, np.float32),
         outcome=draft.outcome,
         usable=True,
+        success=draft.success,
+        missing=tuple([name for name, readings in draft.readings.items() if is_missing(readings)]),
     )
 
 
@@ -271,7 +394,7 @@ def _worst(record: Record, rewards: Sequence[Reward]) -> Score:
     if record.n_turns:
         reward_T[-1] = sum(event.paid for event in ledger)
     outcome = sum(event.earned for event in ledger if event.kind == "outcome")
-    return Score(ledger=ledger, reward_T=reward_T, outcome=outcome, usable=True)
+    return Score(ledger=ledger, reward_T=reward_T, outcome=outcome, usable=True, success=False)
 
 
 def _unusable(record: Record, problem: str) -> Score:

@@ -17,7 +17,7 @@ from pydantic import Field
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.gate import Gate
 from turngate.rewards.gates import find_cuttable, outcome_span
-from turngate.rewards.parts import Draft, Kind, Reward, reaches
+from turngate.rewards.parts import Draft, Kind, Reward, is_missing, reaches
 from turngate.rewards.ranges import Ranges, Scene
 
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
@@ -196,7 +196,7 @@ class Trust(Gate):
     def apply_group(self, drafts: Sequence[Draft], step: int) -> None:
         """Cut the lines of ``on`` by the factor of each sibling."""
         outcome_B = np.array([draft.outcome for draft in drafts], np.float64)
-        score_B = np.array([draft.scores.get(self.on, math.nan) for draft in drafts], np.float64)
+        score_B = np.array([_measured(draft, self.on) for draft in drafts], np.float64)
         factor_B = trust_factors(
             outcome_B,
             score_B,
@@ -229,6 +229,11 @@ class Trust(Gate):
             for line in draft.lines:
                 if line.name == self.on:
                     line.cut(name, factor)
+
+
+def _measured(draft: Draft, name: str) -> float:
+    """The overall verdict of a component; NaN if a part of it could not be had."""
+    return math.nan if is_missing(draft.readings.get(name, ())) else draft.scores.get(name, math.nan)
 
 
 def trust_factors(

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from turngate.agents.forced import Entry
-from turngate.agents.protocols import Tokenizer
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config import Config
-from turngate.errors import ConfigError
+from turngate.envs.tasks import Relabels
 from turngate.examine.base import Likelihoods
+from turngate.part_calls import handed, instance_of
 from turngate.run.environments import Environments, naming_key
 from turngate.run.helping import EnvironmentHelp
-from turngate.run.learners import reference_of
-from turngate.run.models import check_model, load_model
+from turngate.run.learners import frozen_measuring
+from turngate.run.models import check_model
 from turngate.tools.read import parse
-from turngate.trainer.aside import AsideMeans, Asides
+from turngate.trainer.aside import AsideMeans, Asides, AsideSource
 from turngate.trainer.learner import Measuring
 from turngate.trainer.signals.likelihoods import likelihoods_of
-from turngate.types import ScoredGroup, Task
+from turngate.types import Action, ScoredGroup, Task
 
 START = "start"
 
@@ -28,13 +28,18 @@ def asks_start(config: Config) -> bool:
     return any(START in part.teachers for part in config.aside)
 
 
-def check_teachers(config: Config) -> None:
-    """Raise ConfigError for a teacher that cannot be found."""
-    for place, part in enumerate(config.aside):
-        for name in part.teachers:
-            if name != START:
-                with naming_key(f"aside[{place}]"):
-                    check_model(name)
+def check_teachers(config: Config, unmade: Collection[str] = ()) -> None:
+    """Raise ConfigError for a teacher, or a scorer that was fitted before, that cannot be found.
+
+    ``unmade``: folders of models that will be there when the run begins.
+    """
+    named = [(f"aside[{place}]", name) for place, part in enumerate(config.aside) for name in part.teachers]
+    if config.reward_model is not None and config.reward_model.fitted:
+        named.append(("reward_model.model", config.reward_model.fitted))
+    for key, name in named:
+        if name != START and name not in unmade:
+            with naming_key(key):
+                check_model(name)
 
 
 def asides_of(
@@ -51,10 +56,13 @@ def asides_of(
         if name == START:
             assert start is not None
             return likelihoods_of(start)
-        model, tokenizer = load_model(name)
-        if _sample(tokenizer) != _sample(player.chat.tokenizer):
-            raise ConfigError(f"the teacher '{name}' has another tokenizer than the model; choose one of its family")
-        return likelihoods_of(reference_of(config, model))
+        return likelihoods_of(frozen_measuring(config, name, player.chat.tokenizer, what="teacher"))
+
+    def achieved(task: Task, actions: Sequence[Action]) -> Task | None:
+        source = environments.of(task).tasks
+        if not isinstance(source, Relabels):
+            return None
+        return source.achieved(task if task.private else environments.find(task.id), actions)
 
     means = AsideMeans(
         helpers=EnvironmentHelp(environments, player.chat.notation, seed=config.seed),
@@ -63,11 +71,11 @@ def asides_of(
         read=lambda task, text: parse(text, environments.of(task).turn_spec.tools, player.chat.notation),
         player=player,
         seed=config.seed,
+        achieved=achieved,
+        tools=lambda task: [tool.schema for tool in environments.of(task).turn_spec.tools],
     )
-    return Asides(sources={part.type: part.open(means) for part in config.aside})
-
-
-def _sample(tokenizer: Tokenizer) -> tuple[object, ...]:
-    """What two tokenizers agree on if they are the same: their tokens, as far as a text of their own shows them."""
-    said = tokenizer(str(tokenizer.chat_template), add_special_tokens=False)["input_ids"]
-    return len(tokenizer), dict(tokenizer.get_added_vocab()), list(said)
+    sources = {
+        part.type: handed("aside", part.open, means, take=instance_of(AsideSource), must="an AsideSource")
+        for part in config.aside
+    }
+    return Asides(sources=sources, n_tokens=player.n_tokens)

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from turngate.agents.chat import Chat
-from turngate.config import Config
+from turngate.config import Config, load_run
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError
 from turngate.examine.recorded import filled
 from turngate.run.environments import Environments, naming_key
+from turngate.runs import RunFolder
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
 from turngate.trainer.credit.rule import CreditRule
+from turngate.trainer.filters import Filter
 from turngate.trainer.learner import Learner, Measuring
+from turngate.trainer.offline import ReplayPart
 from turngate.trainer.pack import by_turn
 from turngate.trainer.signals.base import Signal, Signals
 from turngate.trainer.signals.beliefs import Beliefs, Entropies
 from turngate.trainer.signals.continuations import ContinuationValues
 from turngate.trainer.signals.kl_reward import Divergence, with_kl_in_reward
-from turngate.trainer.signals.log_ratios import LogRatios
+from turngate.trainer.signals.log_ratios import LearnedLogRatios, LogRatios
 from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
 from turngate.trainer.signals.said_thoughts import SaidThoughts
 from turngate.trainer.signals.similar import SharedTokens, SimilarStates
 from turngate.trainer.signals.values import Values
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
+UNNAMED = "grpo"
+"""The credit rule of a config that names none."""
 LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})
 Answer = Callable[[Task], tuple[str, str]]
 """From a task to (what the assistant writes before the answer, the right answer)."""
@@ -55,6 +61,48 @@ def own_rule(config: Config) -> CreditRule | None:
     return config.credit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRule:
+    """How the credit of a run's recorded episodes is computed again.
+
+    ``rule``: None if it reads values that only training measures. ``name`` is its type, ``whose`` says where it comes
+    from; ``alone``: see ``CreditRule.alone``.
+    """
+
+    rule: CreditRule | None
+    name: str
+    whose: str
+    filters: Mapping[str, Filter]
+    alone: bool = False
+    joined: str = ""
+    """What is missing in the groups: the replay part whose recorded episodes were compared with them; "" for none."""
+
+    @property
+    def note(self) -> str:
+        """What has to be known of credit that is computed again; "" for nothing."""
+        return self.joined and (
+            f"episodes.replay '{self.joined}' let recorded episodes join these groups, which are not recorded with "
+            "them: credit is that of the fresh episodes alone, not what was learned from"
+        )
+
+
+def recorded_rule(run: RunFolder) -> RecordedRule:
+    """The rule of a run, or for an imported log, which has none, the default one without filters."""
+    if run.is_imported:
+        rule = CreditRule.load(UNNAMED)
+        return RecordedRule(rule=rule, name=rule.type, whose="as for a run that names no rule", filters={})
+    config = load_run(run)
+    replay = getattr(config.episodes, "replay", None)
+    return RecordedRule(
+        rule=own_rule(config),
+        name=config.credit.type,
+        whose="the run's own rule",
+        filters=config.filters,
+        alone=config.credit.alone,
+        joined=replay.type if isinstance(replay, ReplayPart) and replay.joins else "",
+    )
+
+
 def signals_of(
     config: Config,
     *,
@@ -64,12 +112,13 @@ def signals_of(
     reference: Measuring | None,
     chat: Chat,
     answer: Answer | None,
+    scorer: Measuring | None = None,
 ) -> Signals:
     """What measures the columns that the credit rule reads beyond payments, and those that the loss reads.
 
     ``reward_model`` is the learner of an implicit reward model; it is given if ``trains_reward_model`` is true.
     ``reference`` measures under the model that training begins from; it is given if ``needs_reference`` is
-    true. ``answer`` is the result of ``answer_of``.
+    true. ``answer`` is the result of ``answer_of``. ``scorer`` measures under ``reward_model.fitted``, if there is one.
     """
     reads, section = config.columns, config.signals
     sources: list[Signal] = []
@@ -90,15 +139,15 @@ def signals_of(
     if answer is not None:
         sources.append(Beliefs(learner=learner, chat=chat, answer=answer, log=section.log_gain))
     if reward_model is not None:
-        sources.append(_reward_model(config, reward_model, reference))
+        sources.append(_reward_model(config, reward_model, reference, learner))
     elif reads & LOG_RATIOS:
-        sources.append(LogRatios(base=reference))
-
+        assert reference is not None
+        sources.append(LogRatios(model=scorer or learner, base=reference))
     if section.similar is not None:
         sources.append(SimilarStates(threshold=section.similar.threshold, unit=section.similar.unit))
     if section.kl_in_reward is not None:
         assert reference is not None
-        sources.append(Divergence(base=reference))
+        sources.append(Divergence(policy=learner, base=reference))
     learners = {} if reward_model is None else {"reward_model": reward_model}
     return Signals(sources=tuple(sources), learners=learners, view=partial(_seen, config, control))
 
@@ -168,11 +217,13 @@ def _values(config: Config, learner: Learner, *, per_token: bool) -> Signal:
     return Values(learner=learner, targets=targets, per_token=per_token, bootstrap=config.value.bootstrap)
 
 
-def _reward_model(config: Config, learner: Learner, reference: Measuring | None) -> Signal:
-    name, base = implicit.REWARD_MODELS[config.credit.type]
+def _reward_model(config: Config, model: Learner, reference: Measuring | None, policy: Learner) -> Signal:
+    name, against = implicit.REWARD_MODELS[config.credit.type]
+    base = reference if against == "start" else policy
+    assert base is not None
     losses = {"cross_entropy": implicit.cross_entropy, "preference": implicit.preference}
     loss = partial(losses[name], beta=config.credit.settings()["beta"])
-    return LogRatios(model=learner, base=reference if base == "start" else None, loss=loss)
+    return LearnedLogRatios(model=model, base=base, loss=loss)
 
 
 def _seed_of(table: TurnTable, config: Config, purpose: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,13 +34,21 @@ class Demonstrations:
 def demonstrations(environments: Environments, section: WarmStart) -> Demonstrations:
     """Read the demonstrations of a file, or ask the oracles. Raises what ``check_demonstrations`` raises."""
     if section.demonstrations is not None:
-        return _read(environments, section.demonstrations)
+        return read_demonstrations(environments, section.demonstrations)
     assert section.episodes is not None
-    _need_oracles(environments, section.episodes)
+    return of_oracles(environments, environments.split(section.episodes), "warm_start.episodes")
+
+
+def of_oracles(environments: Environments, counts: Mapping[str, int], key: str) -> Demonstrations:
+    """Ask the oracles for the first so many training tasks of each environment. ``key``: the setting that wants them.
+
+    Raises ConfigError for an environment without an oracle.
+    """
+    _need_oracles(environments, counts, key)
     tasks: list[Task] = []
     lines: dict[str, list[str]] = {}
     failed: list[str] = []
-    for label, count in environments.split(section.episodes).items():
+    for label, count in counts.items():
         split = environments.sections[label].split
         for index in environments.indices(label, split, count):
             try:
@@ -65,18 +73,17 @@ def _lines(written: Sequence[str]) -> list[str]:
 def check_demonstrations(environments: Environments, section: WarmStart) -> None:
     """Raise ConfigError for a missing oracle, DataError for a file that cannot be read."""
     if section.demonstrations is not None:
-        _read(environments, section.demonstrations)
+        read_demonstrations(environments, section.demonstrations)
     else:
-        _need_oracles(environments, section.episodes or 0)
+        _need_oracles(environments, environments.split(section.episodes or 0), "warm_start.episodes")
 
 
-def _need_oracles(environments: Environments, episodes: int) -> None:
-    for label, count in environments.split(episodes).items():
+def _need_oracles(environments: Environments, counts: Mapping[str, int], key: str) -> None:
+    instead = {"warm_start.episodes": "set warm_start.demonstrations, a JSONL file, instead"}
+    for label, count in counts.items():
         if count and not environments[label].turn_spec.has_oracle:
-            raise ConfigError(
-                f"warm_start.episodes: '{label}' has no oracle to play them; set warm_start.demonstrations, a JSONL "
-                "file, instead"
-            )
+            advice = instead.get(key, "name a JSONL file of episodes instead")
+            raise ConfigError(f"{key}: '{label}' has no oracle to play them; {advice}")
 
 
 async def texts_of(shown: Demonstrations, worlds: Worlds) -> list[str]:
@@ -102,7 +109,8 @@ async def texts_of(shown: Demonstrations, worlds: Worlds) -> list[str]:
     return [text for one in played for text in one]
 
 
-def _read(environments: Environments, path: Path) -> Demonstrations:
+def read_demonstrations(environments: Environments, path: Path) -> Demonstrations:
+    """The demonstrations of a file, one a line. Raises DataError for one that cannot be read."""
     tasks: dict[str, Task] = {}
     lines: dict[str, list[str]] = {}
     hints: dict[str, str] = {}

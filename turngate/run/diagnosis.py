@@ -21,6 +21,7 @@ from turngate.errors import ConfigError, UserError
 from turngate.parts import when_used
 from turngate.run.credit import needs_reference, trains_reward_model
 from turngate.run.environments import Environments
+from turngate.run.examples import with_examples
 from turngate.run.job import Job
 from turngate.run.learners import bytes_of_passes, device_here, sampler_precision
 from turngate.run.models import memory_here, outlined
@@ -159,6 +160,10 @@ async def _about_prompts(config: Config, environments: Environments, chat: Chat)
     """The first prompt of each environment, and the number of tokens of the shortest."""
     found, lengths, limits = list[DoctorLine](), list[int](), config.policy.limits()
     async with environments.worlds(1) as worlds:
+        try:
+            chat = await with_examples(config, environments, worlds, chat)
+        except UserError as error:
+            return [DoctorLine(about="examples", line=str(error), refused=True)], 0
         for label, section in environments.sections.items():
             (task, *_) = environments.heldout(label, section.split, 1)
             ids = await first_prompt(worlds, chat, task)
@@ -200,6 +205,8 @@ def _use(config: Config, model: LanguageModel, prompt: int) -> MemoryUse:
     tokens = max(min(most, train.tasks_per_step * train.group_size * context), context)
     lora = getattr(learner, "lora", None)
     teachers = {name for part in config.aside for name in part.teachers}
+    if config.reward_model is not None and config.reward_model.fitted:
+        teachers.add(config.reward_model.fitted)
     learner_bytes, sampler_bytes = bytes_of_passes(config)
     return MemoryUse(
         trained=int(config.learner.type != "frozen") + int(trains_reward_model(config)),

@@ -16,11 +16,13 @@ from functools import lru_cache, partial
 from typing import Self
 
 from turngate.agents.rollout import Worlds
+from turngate.config import only_trusted
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.pools import EnvPools, maker
 from turngate.envs.registry import find, make
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
+from turngate.foreign import described
 from turngate.rewards import Rubric
 from turngate.sections import EnvSection
 from turngate.trainer.curriculum import Supply, TaskPool, TaskStream, pool_of, shares
@@ -43,21 +45,26 @@ class Environments:
         self.rubrics: dict[str, Rubric] = {}
         self.unsafe: dict[str, str] = {}
         try:
-            for label, section in self.sections.items():
-                place = "env" if len(self.sections) == 1 else f"env[{len(self._envs)}]"
-                with naming_key(f"{place}.id"):
-                    find(section.id)
-                with naming_key(f"{place}.kwargs"):
-                    self._envs[label] = env = builder(section)()
-                with naming_key(f"{place}.split"):
-                    env.tasks.size(section.split)  # raises for an unknown split, before any work
-                self.rubrics[label] = rubric = section.rubric or _own_rubric(env)
-                problem = accept(rubric, label, allow_unsafe=section.allow_unsafe) if trained else ""
-                if problem:
-                    self.unsafe[label] = problem
+            with only_trusted():
+                for section in self.sections.values():
+                    self._open(section, trained=trained)
         except BaseException:
             self.close()
             raise
+
+    def _open(self, section: EnvSection, *, trained: bool) -> None:
+        label = section.label
+        place = "env" if len(self.sections) == 1 else f"env[{len(self._envs)}]"
+        with naming_key(f"{place}.id"):
+            find(section.id)
+        with naming_key(f"{place}.kwargs"):
+            self._envs[label] = env = builder(section)()
+        with naming_key(f"{place}.split"):
+            env.tasks.size(section.split)  # raises for an unknown split, before any work
+        self.rubrics[label] = rubric = section.rubric or _own_rubric(env)
+        problem = accept(rubric, label, allow_unsafe=section.allow_unsafe) if trained else ""
+        if problem:
+            self.unsafe[label] = problem
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +78,8 @@ class Environments:
             try:
                 env.close()
             except (Exception, SystemExit) as error:
-                _log.warning("'%s' could not be closed; processes or files of it may be left behind: %r", label, error)
+                what = "'%s' could not be closed; processes or files of it may be left behind: %s"
+                _log.warning(what, label, described(error))
 
     def __iter__(self) -> Iterator[tuple[str, TurnEnv]]:
         """(name, environment) in the order of the config."""

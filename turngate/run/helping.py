@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from turngate.config import Config
 from turngate.envs.base import TurnEnv
+from turngate.envs.tasks import Relabels
 from turngate.errors import ConfigError, EnvError
+from turngate.foreign import guarded, staying
 from turngate.run.environments import Environments
 from turngate.tools.read import rewritten
 from turngate.trainer.aside import AsidePart
@@ -22,33 +24,37 @@ class EnvironmentHelp:
 
     @property
     def seed(self) -> int:
-        """See ``Helpers``."""
         return self._seed
 
     def hint(self, task: Task, level: int) -> str | None:
         """See ``Helpers``. Raises EnvError for an environment whose hint is neither text nor None."""
         env = self._environments.of(task)
-        try:
+        with guarded(lambda why: EnvError(f"hint() of {type(env).__name__} raised {why} for task '{task.id}'")):
             text = env.hint(task, level)
-        except Exception as error:
-            raise EnvError(f"hint() of {type(env).__name__} raised {error!r} for task '{task.id}'") from error
         if text is not None and not (isinstance(text, str) and text.strip()):
             raise EnvError(f"hint() of {type(env).__name__} returned {text!r:.60}; it must return text or None")
         return text
 
     def hint_levels(self, task: Task) -> int:
-        """See ``Helpers``."""
         return self._environments.of(task).turn_spec.hint_levels
 
     def solutions(self, task: Task) -> Sequence[Sequence[str]]:
-        """See ``Helpers``."""
         env = self._environments.of(task)
         tools, notation = env.turn_spec.tools, self._notation
-        return [[rewritten(text, tools, notation) for text in actions] for actions in env.solutions(task)]
+        with staying():
+            return [[rewritten(text, tools, notation) for text in actions] for actions in env.solutions(task)]
 
     def secrets(self, task: Task) -> Sequence[str]:
-        """See ``Helpers``."""
-        return self._environments.of(task).secrets(task)
+        """The secrets of ``task``. Raises EnvError where they are no texts: without them nothing is guarded."""
+        env = self._environments.of(task)
+        with (
+            staying(),
+            guarded(lambda why: EnvError(f"secrets() of {type(env).__name__} raised {why} for task '{task.id}'")),
+        ):
+            found = env.secrets(task)
+        if isinstance(found, str) or not all(isinstance(text, str) for text in found):
+            raise EnvError(f"secrets() of {type(env).__name__} returned {found!r:.60}; it must return a list of texts")
+        return found
 
 
 def check_guide(config: Config, environments: Environments) -> None:
@@ -62,6 +68,11 @@ def check_guide(config: Config, environments: Environments) -> None:
                 raise ConfigError(
                     f"{key}: '{part.type}' needs solutions, and '{label}' has none (its turn_spec.has_oracle is "
                     "false); write TurnEnv.oracle or TurnEnv.solutions, or choose another one"
+                )
+            if "other_goals" in part.needs and not isinstance(env.tasks, Relabels):
+                raise ConfigError(
+                    f"{key}: '{part.type}' needs tasks that can be asked for otherwise, and those of '{label}' cannot "
+                    "(its task source has no method 'achieved'); write it, or leave the aside out"
                 )
             if "hints" in part.needs and not env.turn_spec.hint_levels:
                 raise ConfigError(

@@ -6,9 +6,9 @@ its checkpoint exists. What was recorded of later steps is moved to ``set_aside/
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import chain
 
 from rich.console import Console
 
@@ -17,39 +17,44 @@ from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
 from turngate.config import Config, dump, modules_of
 from turngate.errors import ConfigError
-from turngate.evaluations import WITH_MEMORY, add_evaluation, forget_evaluations, read_evaluations
+from turngate.evaluations import WITH_MEMORY, add_evaluation, forget_evaluations, read_evaluations, withheld_line
 from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.run.aside_means import check_teachers
-from turngate.run.assemble import assembled, check_credit, check_examiners, trees_of
-from turngate.run.credit import answer_of
+from turngate.run.assemble import assembled
 from turngate.run.demonstrations import check_demonstrations
+from turngate.run.early_checks import check_policy, fit_of
 from turngate.run.environments import Environments, naming_key
-from turngate.run.helping import check_guide
+from turngate.run.examples import tried_for_examples
+from turngate.run.feeders import check_first_step
+from turngate.run.going_on import added_steps, refuse_gaps, refuse_unscored, reopen
 from turngate.run.holding import locked_run
 from turngate.run.keeping import STEPS_KEY, Keeping
 from turngate.run.loop import run_to_end
-from turngate.run.models import be_deterministic, check_model, require_torch, save_model
+from turngate.run.models import be_deterministic, check_model, check_new_model, require_torch, save_model
+from turngate.run.recorded_runs import evaluated_too, recorded_of
 from turngate.run.side_runs import SideRun, SideRuns, side_runs
 from turngate.run.splits import split_overlaps
-from turngate.run.supervised import check_baselines
+from turngate.run.stage_ending import TrainingEnd
 from turngate.run.validation import validation_tasks
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
+from turngate.stage_settings import StageEnd
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.ahead import Training, training_of
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.curriculum import Curriculum
+from turngate.trainer.curriculum.answers import opened_curriculum
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.guidance import MemoryGuide
+from turngate.trainer.memory import Recalled
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.overlap import SplitOverlap
 from turngate.trainer.run_parts import Run
-from turngate.types import Guidance, Task, derive_seed
+from turngate.types import ScoredGroup, Task, derive_seed
 
 
 class Job:
@@ -58,7 +63,8 @@ class Job:
     ``control`` names the negative control that this run is; None for a run that is to learn. ``start`` is the run
     whose warm-started model it begins from, by default the run itself. ``strict`` refuses an evaluated split that
     shares questions or answers with training. ``jobs``: how many runs are made at once, this one and its baselines and
-    controls together; each of those has a process of its own where it is more than one. The constructor does no work,
+    controls together; each of those has a process of its own where it is more than one. ``until``: when training ends
+    before ``train.steps``. The constructor does no work,
     but raises ConfigError for everything in the config that does not fit the environments that it names, and for more
     than one of ``jobs`` where the config has one run.
     """
@@ -72,37 +78,29 @@ class Job:
         start: RunFolder | None = None,
         strict: bool = False,
         jobs: int = 1,
+        until: StageEnd | None = None,
     ) -> None:
-        if not config.policy.trainable:
-            raise ConfigError(
-                f'policy.type "{config.policy.type}" can be evaluated (turngate eval --config CONFIG) but not trained; '
-                'train with a policy of another type, such as policy.type = "local"'
-            )
-        config.policy.check_installed()
+        check_policy(config)
         self.config, self.console, self.control = config, console, control
-        self.path = config.folder / config.name
+        self.path = (config.folder / config.name).absolute()  # code of an environment may change the folder
         self.folder = RunFolder(self.path)
         self._start = start or self.folder
+        self._until = until
         self._side_runs = SideRuns(side_runs(config, self.folder), _make, jobs=jobs, console=console)
         self._watch = Watch(self._alarm)
         self.environments = Environments(config.env)
         try:
-            for _, env in self.environments:
-                for split in config.eval.splits:
-                    with naming_key("eval.splits"):
-                        env.tasks.size(split)  # raises for an unknown split
-            check_credit(config, self.environments)
-            check_examiners(config, self.environments)
-            check_guide(config, self.environments)
-            check_teachers(config)
-            trees_of(config, self.environments)  # raises for an environment that cannot be forked
-            check_baselines(config, self.environments)
-            self._answer = answer_of(config, self.environments)
+            self._fit = fit_of(config, self.environments)
             require_torch()
             self._overlaps = self._compared(strict=strict)
-            if not (self._start.warm_start.exists() or self.folder.is_complete):
+            self._is_complete = self.folder.is_complete and self._last_before() is None
+            if not (self._start.warm_start.exists() or self._is_complete):
                 self._check_start()
             self._curriculum = self._opened_curriculum()
+            self._recorded = None if self._is_complete else recorded_of(config, self.environments)
+            self._leak = "" if self._recorded is None else evaluated_too(config, self.environments, self._recorded)
+            if self._leak and strict:
+                raise ConfigError(f"episodes: {self._leak}; or train without --strict")
         except BaseException:
             self.environments.close()
             raise
@@ -152,9 +150,10 @@ class Job:
             worlds,
             folder=self.folder,
             control=self.control,
-            answer=self._answer,
+            answer=self._fit.answer,
             watch=self._watch,
             curriculum=self._curriculum,
+            recorded=self._recorded,
         ) as run:
             training = training_of(run, ahead=config.train.ahead, last=config.train.steps)
             keeping = self._keeping(model, chat)
@@ -168,6 +167,7 @@ class Job:
             if config.train.steps:
                 await self._evaluate(run, "after")
             await self._evaluate_memory(run)
+        run.asides.conclude()  # before the run is complete, so that the same command does not end well afterwards
         save_model(model, chat.tokenizer, self.folder.model, weights)
 
     async def _resume(self, run: Run, training: Training) -> int:
@@ -183,32 +183,49 @@ class Job:
         if done:
             self._watch.replay(recorded(self.path, until=done))
             checkpoints.load(done, run.learner, training.checkpointed)
-            await run.policy.publish(run.learner.weights(), done)
+            await run.publishing.resume(run.policy, run.learner.weights(), done)
         return done
 
     async def _train(self, run: Run, training: Training, done: int, sinks: Sinks, keeping: Keeping) -> None:
         config, checkpoints = self.config, self._checkpoints()
         total = config.train.steps
         await keeping.after(run, done)
+        ending = TrainingEnd(self._until, self.folder)
         with Progress(self.console, self.control or "training") as progress:
-            for step in range(done + 1, total + 1):
-                sinks.write(step, await training.step(step))
-                if step % config.train.checkpoint_every == 0 or step == total or keeping.due(step):
+            for step in range(done + 1, (done if ending.reason else total) + 1):
+                metrics = await training.step(step)
+                sinks.write(step, metrics)
+                if step == 1 and self._fit.unfed:
+                    check_first_step(self._fit.unfed, self._played_so_far())
+                ended = ending.after(metrics) or step == total
+                if step % config.train.checkpoint_every == 0 or ended or keeping.due(step):
                     checkpoints.save(step, run.learner, training.checkpointed)
                 await keeping.after(run, step)
                 progress.update(step, total, "")
+                if ended:
+                    break
+        if ending.reason:
+            await run.publishing.conclude(run.policy, run.learner.weights(), ending.steps)
+        if said := ending.line():
+            self._say(said)
+        refuse_unscored(self.folder)
 
-    async def _evaluate(self, run: Run, phase: str, memory: Callable[[Task], Guidance | None] | None = None) -> None:
-        """Evaluate without hints, at the training temperature and greedy, on every split; skips what is recorded."""
+    def _played_so_far(self) -> Iterator[ScoredGroup]:
+        """The episodes of the first step, and those of the evaluation before it."""
+        store = Store(self.path)
+        return chain.from_iterable(store.read(step) for step in store.steps(None))
+
+    async def _evaluate(self, run: Run, phase: str, memory: Callable[[Task], Recalled] | None = None) -> None:
+        """Evaluate without hints, sampled and greedy, on every split; skips what is recorded."""
         finished = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
         config = self.config
         for label, split, named in self._splits():
             tasks = self.environments.heldout(label, split, config.eval.tasks)
-            for temperature, samples in ((config.policy.temperature, config.eval.samples), (0.0, 1)):
+            for temperature, samples in ((config.eval_temperature, config.eval.samples), (0.0, 1)):
                 if (named, temperature) in finished:
                     continue
                 result, played = await evaluate(
-                    run.player if temperature else run.player.greedy(),
+                    run.player.at(temperature) if temperature else run.player.greedy(),
                     run.worlds,
                     self.environments.score,
                     tasks,
@@ -225,6 +242,8 @@ class Job:
                 store.discard(step, name)  # left by a process that was killed before it added the evaluation
                 store.write(step, played, phase=name)
                 add_evaluation(self.path, phase, result)
+                if line := withheld_line(result):
+                    self._say(f"{phase}, {named}, temperature {temperature:g}: {line}")
 
     async def _evaluate_memory(self, run: Run) -> None:
         """Keep the memory of a guide that has one, and evaluate with it if the config asks for that."""
@@ -232,7 +251,7 @@ class Job:
             return
         write_json_atomic(self.folder.memory, run.guide.state())
         if self.config.eval.memory and run.guide.memory.entries:
-            await self._evaluate(run, WITH_MEMORY, run.guide.remembered)
+            await self._evaluate(run, WITH_MEMORY, run.guide.recalled)
         elif self.config.eval.memory:
             self._say("the memory is empty, so there is no evaluation with memory")
 
@@ -261,19 +280,21 @@ class Job:
         )
 
     def _opened_curriculum(self) -> Curriculum | None:
-        """The curriculum of a run that trains; of an endless source it has the tasks after those of the warm start."""
+        """The curriculum of a run that trains; of an endless source it has the tasks after those of the warm start and
+        of the examples."""
         config = self.config
         if not config.train.steps:
             return None
         shown = config.warm_start.episodes or 0 if config.warm_start else 0
+        first = {label: n + tried_for_examples(config.policy) for label, n in self.environments.split(shown).items()}
         supply = self.environments.supply(
             per_step=config.train.tasks_per_step,
             group_size=config.train.group_size,
             seed=derive_seed(config.seed, "tasks"),
-            first=self.environments.split(shown),
+            first=first,
             refilled=config.train.refill is not None,
         )
-        return config.curriculum.open(supply)
+        return opened_curriculum(config.curriculum, supply, find=self.environments.find)
 
     def _check_start(self) -> None:
         """Check that a run which has not begun finds its model and the demonstrations of its warm start."""
@@ -281,6 +302,8 @@ class Job:
         if isinstance(config.model, str):
             with naming_key("model"):
                 check_model(config.model, config.policy)
+        else:
+            check_new_model(config.model)
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
             if config.warm_start.validation is not None:
@@ -299,6 +322,8 @@ class Job:
         return overlaps
 
     def _tell_overlaps(self) -> None:
+        if self._leak:
+            self._say(f"warning: {self._leak}")
         if self._overlaps is None:
             return
         for found in self._overlaps:
@@ -316,28 +341,36 @@ class Job:
     def _write_config(self) -> None:
         """Write the config into the run folder, or raise ConfigError if a run with other settings has begun there."""
         text, path = dump(self.config), self.folder.config
-        if path.exists() and path.read_text() == text:
+        if path.exists() and path.read_bytes() == text.encode():
             return
-        if path.exists() and self.folder.has_begun and _without_sinks(path.read_text()) != _without_sinks(text):
-            raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
+        if (last := self._last_before()) is not None:
+            reopen(self.folder, last)
+            self._say(f"{self.path}: goes on after step {last}; train.steps is {self.config.train.steps} now")
         modules = modules_of(self.config) | {type(env).__module__ for _, env in self.environments}
         others = sorted(name for name in modules if name.partition(".")[0] not in ("turngate", "__main__"))
         write_json_atomic(self.folder.machine, {**machine(), "modules": others})
         write_text_atomic(path, text)
+
+    def _last_before(self) -> int | None:
+        """The last step that the run had, if it is asked for more of them now; see ``added_steps``."""
+        return added_steps(self.folder, dump(self.config), ahead=bool(self.config.train.ahead))
 
     def _repair(self) -> None:
         """Remove what a crash of the machine damaged, where it can be played again, and print what was removed."""
         for file in (self.folder.metrics, self.folder.evaluations, self.folder.alarms):
             if n := cut_torn_line(file):
                 self._say(f"{file}: its last line was incomplete, so its {n} bytes were cut off")
-        if self.folder.is_complete:
-            return
+        plays = self.config.episodes.type != "stored"
         checkpoints = self._checkpoints()
+        if self.folder.is_complete:  # a stage may have ended by itself
+            refuse_gaps(self.folder, checkpoints.last() or self.config.train.steps, plays=plays)
+            return
         for step, problem in checkpoints.set_damaged_aside().items():
             last = checkpoints.last()
             self._say(f"the checkpoint of step {step} is damaged ({problem}): set aside; step {last} is the newest")
             for phase in ("after", WITH_MEMORY):
                 forget_evaluations(self.path, phase)
+        refuse_gaps(self.folder, checkpoints.last() or 0, plays=plays)
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)
@@ -351,8 +384,3 @@ def _make(side_run: SideRun, console: Console) -> None:
 def _file_name(phase: str) -> str:
     """The phase under which episodes are stored: "/", ":" and blanks do not fit the name of a file."""
     return phase.replace("/", ".").replace(":", ".").replace(" ", "-")
-
-
-def _without_sinks(text: str) -> dict[str, object]:
-    """A config without its sinks, which change nothing in the run but where its metrics are sent."""
-    return {key: value for key, value in tomllib.loads(text).items() if key != "sink"}

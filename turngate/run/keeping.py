@@ -20,6 +20,7 @@ from turngate.run.models import put_weights, save_model, saved_weights
 from turngate.run.validation import played_on, rate_of, validation_tasks
 from turngate.runs import RunFolder
 from turngate.sections import StepValidation
+from turngate.trainer import learner_answers
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.run_parts import Run
 from turngate.trainer.tried_steps import TriedStep, TriedSteps, read_steps, write_steps
@@ -68,7 +69,9 @@ class Keeping:
             folder = self.folder.best(step)
             shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed before the next line
             save_model(self.model, self.tokenizer, folder, run.learner.weights())
-            self.config.learner.write_adapter(run.learner, self.folder.best_adapter(step), base=self.base)
+            learner_answers.write_adapter(
+                self.config.learner, run.learner, self.folder.best_adapter(step), base=self.base
+            )
         write_steps(self.folder, found)
         self._delete_others(found)
         self.say(f"step {step}: validation: {one.line}{'; the best so far' if is_best else ''}")
@@ -78,7 +81,7 @@ class Keeping:
         Adapters are written as ``adapter/``."""
         best = self._other_than_last()
         if best is None:
-            self.config.learner.write_adapter(run.learner, self.folder.adapter, base=self.base)
+            learner_answers.write_adapter(self.config.learner, run.learner, self.folder.adapter, base=self.base)
             return run.learner.weights()
         folder = self.folder.best(best)
         if not folder.exists():
@@ -114,7 +117,7 @@ class Keeping:
                 seed=self.config.seed,
                 examining=run.examining,
             )
-            for player in (run.player, run.player.greedy())
+            for player in (run.player.at(self.config.eval_temperature), run.player.greedy())
         ]
         return TriedStep(
             number=step,
@@ -128,7 +131,7 @@ class Keeping:
         return TriedSteps(
             steps=self.config.train.steps,
             split=section.split,
-            temperature=self.config.policy.temperature,
+            temperature=self.config.eval_temperature,
             tasks=tasks.count,
             left_out=tasks.left_out,
             by=section.by,

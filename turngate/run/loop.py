@@ -8,6 +8,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from turngate.envs.own_folder import part_from_process
+from turngate.errors import RunError
+from turngate.foreign import described, is_own, place_of
 from turngate.run.stopping import stopping_task
 
 T = TypeVar("T")
@@ -31,6 +34,7 @@ class DaemonThreads(ThreadPoolExecutor):
         def work() -> None:
             if not future.set_running_or_notify_cancel():
                 return
+            part_from_process()  # code of users may call os.chdir
             try:
                 future.set_result(fn(*args, **kwargs))
             except BaseException as error:  # raised where the result is awaited
@@ -46,13 +50,19 @@ class DaemonThreads(ThreadPoolExecutor):
 def run_to_end(work: Coroutine[None, None, T]) -> T:
     """Run ``work`` as ``asyncio.run`` does, but wait at most ``GRACE_S`` for tasks that are left when it is over.
 
-    Raises Stopped if a signal ended it (see ``stopping_task``).
+    Raises Stopped if a signal ended it (see ``stopping_task``), and RunError if foreign code tried to end the program.
     """
     runner = asyncio.Runner()
     loop = runner.get_loop()
     loop.set_default_executor(DaemonThreads())
     try:
         return runner.run(_stoppable(work))
+    except BaseException as error:
+        if isinstance(error, Exception) or not is_own(error):
+            raise
+        does = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"raised {described(error)}"
+        who = f"code of the run, or of a part that it uses, {does} in {place_of(error)}"
+        raise RunError(f"{who}; raise an error instead, so that the run can say what is wrong") from error
     finally:
         rest = asyncio.all_tasks(loop)
         for task in rest:

@@ -13,7 +13,8 @@ from typing import Any
 from turngate.agents.policies.base import Weights
 from turngate.agents.policies.parts import PolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
-from turngate.errors import MissingExtra, WriteError
+from turngate.agents.refused_memory import is_out_of_memory
+from turngate.errors import ConfigError, MissingExtra, OutOfMemory, WriteError
 from turngate.run.stored_weights import stored_weights
 from turngate.sections import TinyModel
 from turngate.store.files import sync_files, sync_folder
@@ -52,6 +53,17 @@ def check_model(name: str, policy: PolicyPart | None = None) -> None:
     stored_weights(name, model)
     if policy is not None:
         policy.chat(model, tokenizer)
+
+
+def check_new_model(settings: TinyModel) -> None:
+    """Raise ConfigError for a new model whose weights, with what an optimizer keeps of them, have no room here."""
+    needed = 16 * settings.least_weights  # float32 weights, gradients, and two averages
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ConfigError(
+            f"model.layers {settings.layers} and model.width {settings.width} need more than {needed / 1e9:,.0f} GB to "
+            f"be trained, and this machine has {there / 1e9:,.0f} GB; name a smaller model"
+        )
 
 
 def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[LanguageModel, Tokenizer]:
@@ -109,9 +121,27 @@ def save_adapter(
             settings.save_pretrained(writing)
 
 
+def copy_model(source: Path, folder: Path) -> None:
+    """Copy a model that ``save_model`` wrote; ``folder`` is complete or not there. Raises WriteError."""
+    with _at_once(folder, "") as writing:
+        shutil.copytree(source, writing)
+
+
+def same_weights(one: str, other: str) -> bool:
+    """Whether two models, by name or folder, have the same weights, bit for bit in float32. Raises MissingExtra."""
+    require_torch()
+    import torch
+
+    from turngate.agents import tiny
+
+    a, b = (dict(tiny.load(name, dtype="float32", device="cpu")[0].named_parameters()) for name in (one, other))
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
 @contextmanager
 def _at_once(folder: Path, card: str) -> Iterator[Path]:
-    """A path to write a folder to, which is then given ``card`` and renamed to ``folder``. Raises WriteError."""
+    """A path to write a folder to, which is then given ``card`` and renamed to ``folder``. Raises WriteError,
+    OutOfMemory."""
     writing = folder.with_name(f"writing_{folder.name}")
     shutil.rmtree(writing, ignore_errors=True)
     try:
@@ -123,6 +153,8 @@ def _at_once(folder: Path, card: str) -> Iterator[Path]:
         sync_folder(folder.parent)
     except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)
+        if is_out_of_memory(error):
+            raise OutOfMemory(f"memory ran out while '{folder}' was written") from error
         raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
 
 
@@ -133,7 +165,7 @@ def memory_here() -> tuple[str, int]:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name(0), torch.cuda.mem_get_info(0)[1]
     total, limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text().strip() if limit.exists() else "max"
+    text = limit.read_text(encoding="utf-8").strip() if limit.exists() else "max"
     return "this machine", min(total, int(text)) if text.isdigit() else total
 
 
@@ -174,10 +206,15 @@ def stop_at(model: LanguageModel, tokenizer: Tokenizer, ends: Iterable[int]) -> 
 
 
 def be_deterministic() -> None:
-    """Make torch refuse operations whose result depends on the timing of threads; on a GPU it only warns of them."""
+    """Make torch refuse operations whose result depends on the timing of threads, on a machine without a GPU.
+
+    With one, some results depend on it in any case (sums of gradients by atomic additions, the products of cuBLAS), and
+    the slower algorithms that torch would take for the others copy the whole cache at each step.
+    """
     import torch
 
-    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    if not torch.cuda.is_available():
+        torch.use_deterministic_algorithms(True)
 
 
 def require_torch() -> None:

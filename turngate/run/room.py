@@ -73,5 +73,5 @@ async def first_prompt(worlds: Worlds, chat: Chat, task: Task, hint: str = "") -
         async with worlds.lease(task) as world:
             observation, info = await world.reset(task, 0, chat.notation)
         text = f"{observation.text}\n{hint}" if hint else observation.text
-        return chat.frames(info["tools"]).opening(text)
+        return chat.frames(info["tools"], task.env_id).opening(text)
     return None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
@@ -19,6 +18,7 @@ from rich.console import Console
 
 from turngate.config import Config, dump, parse
 from turngate.errors import ConfigError, RunError
+from turngate.jsonl import toml_of
 from turngate.run.loop import DaemonThreads
 from turngate.run.own_process import OwnProcess
 from turngate.run.supervised import baseline_configs
@@ -44,7 +44,7 @@ class SideRun:
     @property
     def folder(self) -> RunFolder:
         """Its folder."""
-        return RunFolder(self.config.folder / self.config.name)
+        return RunFolder((self.config.folder / self.config.name).absolute())
 
     @property
     def name(self) -> str:
@@ -58,22 +58,19 @@ class SideRun:
 
 
 def _from_text(settings: str, title: str, control: str | None, start: RunFolder | None) -> SideRun:
-    return SideRun(config=parse(tomllib.loads(settings)), title=title, control=control, start=start)
+    return SideRun(config=parse(toml_of(settings)), title=title, control=control, start=start)
 
 
 def side_runs(config: Config, run: RunFolder) -> Iterator[SideRun]:
     """The baselines of a run, then its controls."""
     for baseline in baseline_configs(config, run):
         yield SideRun(config=baseline, title=f"baseline: supervised learning from {baseline.name} demonstrations")
-    steps = config.control_steps or config.train.steps
     for control in config.controls:
         changes = {
             "folder": run.control(control).path.parent,
             "name": control,
             "baselines": None,
             "controls": (),
-            "control_steps": None,
-            "train": config.train.model_copy(update={"steps": steps, "ahead": config.train.ahead if steps > 1 else 0}),
         }
         yield SideRun(
             config=config.model_copy(update=changes),

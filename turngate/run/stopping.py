@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from turngate.foreign import Interruption
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stopped(BaseException):
+class Stopped(Interruption):
     """A signal asked the command to end. It is no Exception, so that code which expects errors does not catch it.
 
     ``advice`` says what is safe on disk and how to go on; "" where the command leaves nothing to go on with.

@@ -10,8 +10,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from turngate.agents.gguf_file import unpacked
 from turngate.agents.protocols import LanguageModel
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, DataError
+from turngate.jsonl import read_json
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -32,7 +34,7 @@ def stored_weights(name: str, outline: LanguageModel) -> StoredWeights | None:
     Raises ConfigError for a folder without weights, for a file that is missing or cut off, and where they are fewer or
     of other sizes than those of ``outline``, the model that its ``config.json`` describes.
     """
-    folder = Path(name)
+    folder = Path(unpacked(name))
     if not folder.is_dir():
         found = _downloaded(name)
         if found is None:
@@ -77,7 +79,7 @@ def _files(name: str, folder: Path) -> Iterator[Path]:
     if (folder / ONE).exists():
         yield folder / ONE
     elif (folder / INDEX).exists():
-        parts = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
+        parts = _named_parts(folder / INDEX)
         for part in parts:
             if not (folder / part).exists():
                 raise ConfigError(f"the model '{name}' lacks '{part}', which {INDEX} names; copy every file of it")
@@ -88,6 +90,15 @@ def _files(name: str, folder: Path) -> Iterator[Path]:
         raise ConfigError(f"the model '{name}' has no weights ({ONE}, or {INDEX} and its parts); copy them beside it")
 
 
+def _named_parts(index: Path) -> list[str]:
+    """The files that an index names. Raises DataError."""
+    found: Any = read_json(index)
+    try:
+        return sorted({str(part) for part in found["weight_map"].values()})
+    except (TypeError, KeyError, AttributeError) as error:
+        raise DataError(index, f"is no index of weights: {error!r}") from error
+
+
 def _head(path: Path) -> Mapping[str, Any]:
     """Format, shape and place of every tensor of a file. Raises ConfigError for one that ends too early."""
     with path.open("rb") as file:
@@ -96,7 +107,16 @@ def _head(path: Path) -> Mapping[str, Any]:
             head.pop("__metadata__", None)
             ends = max(one["data_offsets"][1] for one in head.values())
             whole = file.tell() + ends <= path.stat().st_size
-        except (ValueError, OverflowError, MemoryError):
+        except (
+            ValueError,
+            OverflowError,
+            MemoryError,
+            RecursionError,
+            TypeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+        ):
             whole = False
     if not whole:
         raise ConfigError(f"the weights in '{path}' are damaged or cut off; copy the file again")

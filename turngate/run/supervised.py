@@ -20,18 +20,16 @@ def baseline_configs(config: Config, run: RunFolder) -> Iterator[Config]:
     if config.baselines is None:
         return
     assert config.warm_start is not None
-    warm_start, numbers = config.warm_start, config.baselines.demonstrations
-    for n, epochs in zip(numbers, config.baselines.epochs or [warm_start.epochs] * len(numbers), strict=True):
+    for n in config.baselines.demonstrations:
         folder = run.baseline(n).path
         changes = {
             "folder": folder.parent,
             "name": folder.name,
-            "warm_start": warm_start.model_copy(update={"episodes": n, "epochs": epochs}),
+            "warm_start": config.warm_start.model_copy(update={"episodes": n}),
             "train": config.train.model_copy(update={"steps": 0, "ahead": 0, "validation": None}),
             "sink": (),
             "baselines": None,
             "controls": (),
-            "control_steps": None,
         }
         yield config.model_copy(update=changes)
 

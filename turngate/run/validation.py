@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+import math
+import shutil
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Weights
@@ -20,12 +23,13 @@ from turngate.run.environments import Environments, naming_key
 from turngate.run.learners import reference_of, rounded_for
 from turngate.run.models import kept_weights
 from turngate.runs import RunFolder
-from turngate.sections import Validation
+from turngate.sections import Validation, ValidationTasksSection
 from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.trainer.imitate import Imitation, Phase, converge
 from turngate.trainer.learner import Learner
 from turngate.trainer.overlap import question_of
 from turngate.trainer.signals.likelihoods import likelihoods_of
-from turngate.trainer.tried_passes import TriedPass, TriedPasses
+from turngate.trainer.tried_passes import TriedPass, TriedPasses, WarmStartRecord
 from turngate.types import Task, derive_seed
 
 KEY = "warm_start.validation"
@@ -45,7 +49,7 @@ class ValidationTasks:
 
 
 def validation_tasks(
-    config: Config, environments: Environments, section: Validation, key: str = KEY
+    config: Config, environments: Environments, section: ValidationTasksSection, key: str = KEY
 ) -> ValidationTasks:
     """The tasks of ``section.split`` that follow those of its evaluation, so that test tasks choose nothing.
 
@@ -63,7 +67,9 @@ def validation_tasks(
     return ValidationTasks(by_env=kept, left_out=left_out)
 
 
-def _tasks_of(config: Config, environments: Environments, label: str, section: Validation, key: str) -> list[Task]:
+def _tasks_of(
+    config: Config, environments: Environments, label: str, section: ValidationTasksSection, key: str
+) -> list[Task]:
     if section.split == environments.sections[label].split:
         raise ConfigError(f"{key}.split: '{section.split}' is the split that is trained on; name another one")
     with naming_key(f"{key}.split"):
@@ -87,50 +93,76 @@ def _not_evaluated(config: Config, environments: Environments, label: str, tasks
 
 @dataclass(kw_only=True)
 class Trial:
-    """The passes that were tried so far, and a copy of the weights after the best of them.
+    """Plays the validation tasks with the weights of a learner, and keeps a copy of the best weights of all.
 
-    ``learner`` trains the model; ``player`` plays with a copy of it.
+    ``player`` plays with a copy of the model. ``best_rate`` is the rate of ``best``, whichever learner had it.
     """
 
     config: Config
+    folder: RunFolder
     section: Validation
-    epochs: int
     environments: Environments
     worlds: Worlds
     tasks: ValidationTasks
-    learner: Learner
     player: Player
     examining: Examining
     best: Weights | None = None
-    tried: list[TriedPass] = field(default_factory=list)
+    best_rate: float = -math.inf
+    _pushes: int = 0
 
-    async def after_pass(self, number: int, cross_entropy: float) -> None:
-        """Play the validation tasks, if it is the turn of this pass, and keep its weights if they are the best."""
-        if number % self.section.every and number != self.epochs:
-            return
-        await self.player.policy.publish(self.learner.weights(), number)
+    async def converge(self, passes: Imitation, *, lr: float, episodes_per_batch: int) -> TriedPasses:
+        """Make the passes of one learning rate and batch size (see ``converge``); returns what was tried."""
+        warm_start = self.config.warm_start
+        assert warm_start is not None
+        tried: list[TriedPass] = []
+
+        async def validate(number: int, cross_entropy: float, phase: Phase) -> float:
+            one = await self._tried(passes.learner, number, cross_entropy, phase)
+            tried.append(one)
+            return one.mean
+
+        with empty_folder(self.folder.best_pass) as folder:
+            converged = await converge(
+                passes,
+                most=warm_start.epochs,
+                patience=self.section.patience,
+                every=self.section.every,
+                validate=validate,
+                checkpoint=folder / "state",
+            )
+        return TriedPasses(
+            lr=lr,
+            episodes_per_batch=episodes_per_batch,
+            patience=self.section.patience,
+            converged=converged,
+            tried=tuple(tried),
+        )
+
+    async def _tried(self, learner: Learner, number: int, cross_entropy: float, phase: Phase) -> TriedPass:
+        self._pushes += 1
+        await self.player.policy.publish(learner.weights(), self._pushes)
         sampled, greedy = await self._play(self.player), await self._play(self.player.greedy())
         one = TriedPass(
             number=number,
+            phase=phase,
             cross_entropy=cross_entropy,
             sampled=rate_of(sampled),
             greedy=rate_of(greedy),
             unusable=sum(found.unusable for found in (*sampled, *greedy)),
         )
-        if all(one.mean > before.mean for before in self.tried):
-            self.best = kept_weights(self.learner.weights())
-        self.tried.append(one)
+        if one.mean > self.best_rate:
+            self.best, self.best_rate = kept_weights(learner.weights()), one.mean
+        return one
 
-    def passes(self, demonstrations: int) -> TriedPasses:
+    def record(self, demonstrations: int, grid: Sequence[TriedPasses]) -> WarmStartRecord:
         """What was tried, as it is recorded; ``demonstrations`` is the number that were imitated."""
-        return TriedPasses(
+        return WarmStartRecord(
             demonstrations=demonstrations,
-            epochs=self.epochs,
             split=self.section.split,
-            temperature=self.config.policy.temperature,
+            temperature=self.player.sampling.temperature,
             tasks=self.tasks.count,
             left_out=self.tasks.left_out,
-            tried=tuple(self.tried),
+            grid=tuple(grid),
         )
 
     async def _play(self, player: Player) -> list[Evaluation]:
@@ -145,6 +177,17 @@ class Trial:
         )
 
 
+@contextmanager
+def empty_folder(path: Path) -> Iterator[Path]:
+    """An empty folder, for as long as the block lasts; what a process that was killed left there is deleted."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
 @asynccontextmanager
 async def trying(
     config: Config,
@@ -155,12 +198,11 @@ async def trying(
     *,
     folder: RunFolder,
 ) -> AsyncIterator[Trial]:
-    """The trial of the passes by which a learner trains ``model``, for as long as the block lasts."""
+    """The trial of a warm start from ``model``, which is left as it is, for as long as the block lasts."""
     warm_start = config.warm_start
     assert warm_start is not None
     assert warm_start.validation is not None
-    player = config.policy.player(rounded_for(config, copy.deepcopy(model)), chat)
-    learner = config.learner.imitating(model, lr=warm_start.lr)  # which may take the weights out of it
+    player = config.policy.player(rounded_for(config, copy.deepcopy(model)), chat).at(config.eval_temperature)
     desk = Desk(
         player=player,
         step=0,
@@ -172,12 +214,11 @@ async def trying(
     async with player.policy.running(), Examining(config.examine, desk) as examining:
         yield Trial(
             config=config,
+            folder=folder,
             section=warm_start.validation,
-            epochs=warm_start.epochs,
             environments=environments,
             worlds=worlds,
             tasks=validation_tasks(config, environments, warm_start.validation),
-            learner=learner,
             player=player,
             examining=examining,
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Sequence
 
 from rich.console import Console
 
 from turngate.agents.chat import Chat
+from turngate.agents.policies.base import Weights
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.agents.rollout import Player, TokenLimits, Worlds, play_groups
@@ -15,13 +18,15 @@ from turngate.errors import RunError
 from turngate.progress_bar import Progress
 from turngate.run.demonstrations import Demonstrations, demonstrations, texts_of
 from turngate.run.environments import Environments
+from turngate.run.examples import with_examples
 from turngate.run.models import load_model, new_model, save_model
 from turngate.run.room import check_room, no_room
 from turngate.run.validation import trying
 from turngate.runs import RunFolder
 from turngate.tools.read import rewritten
-from turngate.trainer.evaluate import SUCCESS
-from turngate.trainer.imitate import AfterPass, imitate, nothing
+from turngate.trainer import learner_answers
+from turngate.trainer.guidance.results import solved as is_solved
+from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.learner import Learner
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.tried_passes import write_passes
@@ -37,13 +42,13 @@ async def starting_model(
     """
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
-        chat = config.policy.chat(model, tokenizer)
+        chat = await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))
         await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
         return model, chat
     if not folder.warm_start.exists():
         await _make(config, environments, worlds, folder, console)
     model, tokenizer = load_model(str(folder.warm_start))
-    return model, config.policy.chat(model, tokenizer)
+    return model, await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))
 
 
 async def _make(
@@ -55,22 +60,73 @@ async def _make(
     if not shown.tasks:
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
     model, tokenizer = await _untrained(config, shown, worlds)
-    chat = config.policy.chat(model, tokenizer)
+    chat = await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))
     await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
     solved = await _played(config, environments, worlds, shown, chat, console)
     if config.warm_start.validation is not None:
-        async with trying(config, environments, worlds, model, chat, folder=folder) as trial:
-            await _imitate(config, trial.learner, solved, console, trial.after_pass)
-        passes = trial.passes(len(solved))
-        write_passes(folder, passes)
-        _say(console, passes.line)
-        assert trial.best is not None
-        weights = trial.best
+        weights = await _converged(config, environments, worlds, model, chat, solved, folder, console)
     else:
-        learner = config.learner.imitating(model, lr=config.warm_start.lr)
-        await _imitate(config, learner, solved, console, nothing)
-        weights = learner.weights()
+        weights = await _imitated(config, model, solved, console)
     save_model(model, tokenizer, folder.warm_start, weights)
+
+
+async def _imitated(config: Config, model: LanguageModel, solved: Sequence[Trajectory], console: Console) -> Weights:
+    """The weights after the configured number of passes."""
+    section = config.warm_start
+    assert section is not None
+    ((lr, episodes_per_batch),) = section.grid
+    learner = learner_answers.imitating(config.learner, model, lr=lr)
+    with Progress(console, "warm start") as progress:
+        passes = _passes(config, learner, solved, episodes_per_batch, progress)
+        imitate(passes, epochs=section.epochs)
+    return learner.weights()
+
+
+async def _converged(
+    config: Config,
+    environments: Environments,
+    worlds: Worlds,
+    model: LanguageModel,
+    chat: Chat,
+    solved: Sequence[Trajectory],
+    folder: RunFolder,
+    console: Console,
+) -> Weights:
+    """The best weights on validation tasks, of all pairs of learning rate and batch size."""
+    assert config.warm_start is not None
+    grid = []
+    async with trying(config, environments, worlds, model, chat, folder=folder) as trial:
+        with Progress(console, "warm start") as progress:
+            for lr, episodes_per_batch in config.warm_start.grid:
+                learner = learner_answers.imitating(config.learner, copy.deepcopy(model), lr=lr)
+                passes = _passes(config, learner, solved, episodes_per_batch, progress)
+                grid.append(await trial.converge(passes, lr=lr, episodes_per_batch=episodes_per_batch))
+        record = trial.record(len(solved), grid)
+        write_passes(folder, record)
+        _say(console, record.line)
+        assert trial.best is not None
+        return trial.best
+
+
+def _passes(
+    config: Config, learner: Learner, solved: Sequence[Trajectory], episodes_per_batch: int, progress: Progress
+) -> Imitation:
+    """Passes over the demonstrations in an order that is the same for every learning rate."""
+    assert config.warm_start is not None
+    per_pass = math.ceil(len(solved) / episodes_per_batch)
+    most = per_pass * config.warm_start.epochs
+
+    def report(step: int, metrics: Metrics) -> None:
+        progress.update(min(step, most), most, f"cross-entropy {metrics['loss/imitation']:.3f} nats/token")
+
+    return Imitation(
+        learner,
+        PolicyLoss(),
+        solved,
+        episodes_per_batch=episodes_per_batch,
+        seed=derive_seed(config.seed, "imitate"),
+        report=report,
+    )
 
 
 async def _played(
@@ -99,28 +155,6 @@ def _shown(hint: str) -> Guidance:
     return Guidance(kind="shown", level=0, text=hint, source="demonstration")
 
 
-async def _imitate(
-    config: Config, learner: Learner, solved: Sequence[Trajectory], console: Console, after_pass: AfterPass
-) -> None:
-    section = config.warm_start
-    assert section is not None
-    with Progress(console, "warm start") as progress:
-
-        def report(step: int, total: int, metrics: Metrics) -> None:
-            progress.update(step, total, f"cross-entropy {metrics['loss/imitation']:.3f} nats/token")
-
-        await imitate(
-            learner,
-            PolicyLoss(),
-            solved,
-            epochs=section.epochs,
-            episodes_per_batch=section.episodes_per_batch,
-            seed=derive_seed(config.seed, "imitate"),
-            report=report,
-            after_pass=after_pass,
-        )
-
-
 async def _untrained(config: Config, shown: Demonstrations, worlds: Worlds) -> tuple[LanguageModel, Tokenizer]:
     """The model before the warm start."""
     if isinstance(config.model, str):
@@ -137,7 +171,7 @@ def _solved(
     ``failed`` has a line for each demonstration that could not even be played. Raises RunError if none is left.
     """
     pairs = list(zip(played, scores, strict=True))
-    solved = [t for t, s in pairs if s.usable and (s.outcome or 0.0) >= SUCCESS]
+    solved = [t for t, s in pairs if is_solved(s)]
     n = len(played) + len(failed)
     broken = [*failed, *(_why(t, s) for t, s in pairs if not s.usable or t.ending is Ending.AGENT_FAULT)]
     full = no_room(played, limits)

@@ -134,7 +134,6 @@ class Bubblewrap(Backend):
         return Layers(str(self._store), (layer,))
 
     def close(self) -> None:
-        """See ``Backend.close``."""
         with self._lock:
             if self._closed or os.getpid() != self._pid:
                 return

@@ -60,27 +60,17 @@ class LayeredBackend(Protocol):
     sandboxes: set[BubblewrapSandbox]
     overlay: bool
 
-    def open(self, source: Path_ | FolderSnapshot | None = None) -> BubblewrapSandbox:
-        """See ``Backend.open``."""
-        ...
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> BubblewrapSandbox: ...
 
     def enter(
         self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]
-    ) -> tuple[socket.socket, int, ControlGroup | None]:
-        """See ``Bubblewrap.enter``."""
-        ...
+    ) -> tuple[socket.socket, int, ControlGroup | None]: ...
 
-    def new_layer(self) -> Layer:
-        """See ``Bubblewrap.new_layer``."""
-        ...
+    def new_layer(self) -> Layer: ...
 
-    def state_of(self, layers: Sequence[Layer]) -> Layers:
-        """See ``Bubblewrap.state_of``."""
-        ...
+    def state_of(self, layers: Sequence[Layer]) -> Layers: ...
 
-    def works(self) -> bool:
-        """See ``Bubblewrap.works``."""
-        ...
+    def works(self) -> bool: ...
 
 
 class BubblewrapSandbox(ManagedSandbox):
@@ -101,7 +91,6 @@ class BubblewrapSandbox(ManagedSandbox):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
     ) -> CommandResult:
-        """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
         if (refused := unstarted(argv)) is not None:
             return refused
@@ -152,38 +141,32 @@ class BubblewrapSandbox(ManagedSandbox):
 
     @blamed
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
-        """See ``Sandbox.read``."""
         with self._open("read", path) as fd:
             return read_all(fd, path, max_bytes)
 
     @blamed
     def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
-        """See ``Sandbox.write``."""
         with self._open("write", path, executable=executable) as fd:
             write_all(fd, path, content.encode() if isinstance(content, str) else content)
 
     @blamed
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
-        """See ``Sandbox.list``."""
         with self._open("list", path) as fd:
             return listed(fd)
 
     @blamed
     def tree(self, path: str = WORK) -> Mapping[str, str]:
-        """See ``Sandbox.tree``."""
         with self._open("tree", path) as fd:
             return unpack(read_all(fd, path, 4 * MAX_ANSWER_BYTES + (self.limits.files << 6)))
 
     @blamed
     def snapshot(self) -> Layers:
-        """See ``Sandbox.snapshot``."""
         layer = self._backend.new_layer()
         self.ask({"do": "snapshot", "layer": layer.name})
         below = self._layers if self._backend.overlay else ()
         return self._backend.state_of((*below, layer))
 
     def fork(self) -> BubblewrapSandbox:
-        """See ``Sandbox.fork``."""
         return self._backend.open(self.snapshot())
 
     def _release(self) -> None:
@@ -249,27 +232,22 @@ class BubblewrapShell:
 
     @property
     def watched(self) -> int:
-        """See ``ShellProcess``."""
         return self._command.status.fileno()
 
     def ended(self) -> bool:
-        """See ``ShellProcess``."""
         if self._command.outcome is None:
             self._command.hear()
         return self._command.outcome is not None
 
     def mark(self) -> int:
-        """See ``ShellProcess``."""
         return now_ticks()
 
     def reap(self, mark: int, end_s: float) -> bool:
-        """See ``ShellProcess``."""
         request = {"do": "reap", "run": self._command.number, "since_ticks": mark, "end_s": end_s}
         answer, _files = self._sandbox.ask(request)
         return bool(answer["clean"])
 
     def close(self) -> None:
-        """See ``ShellProcess``."""
         self._command.kill()
         self._command.wait_dead(CLOSE_S)
         self._command.close()

@@ -145,7 +145,7 @@ def places_v2(root: Path = _ROOT, own: str | None = None) -> Iterator[Callable[[
     ``own``: the group of this process, as ``/proc`` names it.
     """
     if own is None:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         own = next((line[3:] for line in lines if line.startswith("0::")), None)
     if own is None or not (root / "cgroup.controllers").exists():
         return
@@ -197,7 +197,7 @@ def _enable(group: Path) -> Path:
 
 def _places_v1() -> Iterator[Callable[[], list[Path]]]:
     found = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         _number, controllers, path = line.split(":", 2)
         for controller in ("memory", "pids"):
             root = _ROOT / controller
@@ -208,7 +208,7 @@ def _places_v1() -> Iterator[Callable[[], list[Path]]]:
 
 
 def _oom_kills(events: Path) -> int:
-    for line in events.read_text().splitlines():
+    for line in events.read_text(encoding="utf-8").splitlines():
         if line.startswith("oom_kill "):
             return int(line.split()[1])
     return 0

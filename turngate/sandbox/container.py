@@ -64,25 +64,15 @@ class ContainerBackend(Protocol):
     sandboxes: set[DockerSandbox]
 
     @property
-    def api(self) -> Any:
-        """See ``Docker.api``."""
-        ...
+    def api(self) -> Any: ...
 
-    def open(self, source: Path_ | FolderSnapshot | None = None) -> DockerSandbox:
-        """See ``Backend.open``."""
-        ...
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> DockerSandbox: ...
 
-    def create(self) -> tuple[Any, str]:
-        """See ``Docker.create``."""
-        ...
+    def create(self) -> tuple[Any, str]: ...
 
-    def remove(self, name: str) -> None:
-        """See ``Docker.remove``."""
-        ...
+    def remove(self, name: str) -> None: ...
 
-    def works(self) -> bool:
-        """See ``Docker.works``."""
-        ...
+    def works(self) -> bool: ...
 
 
 class Container:
@@ -134,7 +124,6 @@ class DockerSandbox(ManagedSandbox):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
     ) -> CommandResult:
-        """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
         if (refused := unstarted(argv)) is not None:
             return refused
@@ -195,7 +184,6 @@ class DockerSandbox(ManagedSandbox):
 
     @blamed
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
-        """See ``Sandbox.read``."""
         script = _REAL + 'test -f "$path" || exit 68; head -c "$3" -- "$path"'
         content = self._on_file(path, script, str(max_bytes + 1), output_bytes=2 * (max_bytes + 1)).stdout
         if len(content) > max_bytes:
@@ -204,7 +192,6 @@ class DockerSandbox(ManagedSandbox):
 
     @blamed
     def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
-        """See ``Sandbox.write``."""
         data = content.encode() if isinstance(content, str) else content
         script = (
             'path=$(realpath -m -- "$1") || exit 66; case $path in "$2"/*) ;; *) exit 67;; esac; '
@@ -218,7 +205,6 @@ class DockerSandbox(ManagedSandbox):
 
     @blamed
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
-        """See ``Sandbox.list``."""
         script = _REAL + 'test -d "$path" || exit 68; find "$path" -mindepth 1 -maxdepth 1 -printf "%y %s %f\\0"'
         found = self._on_file(path, script, "", output_bytes=64 << 20).stdout.decode(errors="surrogateescape")
         kinds: dict[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
@@ -270,7 +256,6 @@ class DockerSandbox(ManagedSandbox):
         _check_copied(self._carry(process, {process.stdout: errors, process.stderr: errors}), errors)
 
     def fork(self) -> DockerSandbox:
-        """See ``Sandbox.fork``."""
         return self._backend.open(self.snapshot())
 
     def _release(self) -> None:
@@ -331,20 +316,16 @@ class ContainerShell:
         sandbox.shells.add(self.number)
 
     def ended(self) -> bool:
-        """See ``ShellProcess``."""
         return True  # the watched file is ready at the end, and only then
 
     def mark(self) -> int:
-        """See ``ShellProcess``."""
         return self._sandbox.container.supervisor.mark()
 
     def reap(self, mark: int, end_s: float) -> bool:
-        """See ``ShellProcess``."""
         self._sandbox.container.supervisor.reap(mark, tuple(self._sandbox.shells))
         return True
 
     def close(self) -> None:
-        """See ``ShellProcess``."""
         self._sandbox.shells.discard(getattr(self, "number", 0))
         self._sandbox.container.supervisor.reap(self._mark, tuple(self._sandbox.shells))
         self._shell.close()

@@ -83,7 +83,6 @@ class Docker(Backend):
             raise
 
     def open(self, source: Path_ | FolderSnapshot | None = None) -> DockerSandbox:
-        """See ``Backend.open``."""
         if isinstance(source, FolderSnapshot) and not isinstance(source, Archive):
             raise ConfigError(f"a {type(source).__name__} cannot be opened by Docker; use the back end that made it")
         archive = source if source is None or isinstance(source, Archive) else self.keep(source)
@@ -117,7 +116,6 @@ class Docker(Backend):
         return Archive(file)
 
     def close(self) -> None:
-        """See ``Backend.close``."""
         with self._lock:
             if self._closed:
                 return

@@ -167,7 +167,7 @@ def _reaped() -> set[int]:
 
 def _end_orphans(supervisors: set[int]) -> None:
     """Kill each bubblewrap process that outlived its supervisor; the kernel makes it a child of this process."""
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
         children = {int(word) for word in file.read().split()}
     for pid in children - supervisors:
         os.kill(pid, signal.SIGKILL)  # a child of this process, so the number is its own until it is waited for
@@ -221,7 +221,7 @@ def _try_overlay(plan: MountPlan) -> str | None:
     probe = plan.layer("probe")
     for name in ("work/folder", "tmp", "home"):
         os.makedirs(f"{probe}/{name}")
-    with open(f"{probe}/work/folder/file", "w") as file:
+    with open(f"{probe}/work/folder/file", "w", encoding="utf-8") as file:
         file.write("below")
     back, end = os.pipe()
     pid = os.fork()

@@ -86,7 +86,6 @@ class Local(Backend):
         self.sandboxes: set[LocalSandbox] = set()  # held, so that one that nobody closed is closed here
 
     def open(self, source: Path_ | FolderSnapshot | None = None) -> LocalSandbox:
-        """See ``Backend.open``."""
         if isinstance(source, FolderSnapshot) and not isinstance(source, FolderCopy):
             raise ConfigError(f"a {type(source).__name__} cannot be opened by 'local'; use the back end that made it")
         copy = source if source is None or isinstance(source, FolderCopy) else self.keep(source)
@@ -106,7 +105,6 @@ class Local(Backend):
         return copy
 
     def close(self) -> None:
-        """See ``Backend.close``."""
         for sandbox in list(self.sandboxes):
             sandbox.close()
         self._scratch.close()
@@ -149,7 +147,6 @@ class LocalSandbox(ManagedSandbox):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
     ) -> CommandResult:
-        """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
         if (refused := unstarted(argv)) is not None:
             return refused
@@ -239,7 +236,6 @@ class LocalSandbox(ManagedSandbox):
         return real
 
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
-        """See ``Sandbox.read``."""
         real = self.inside(path)
         if not os.path.isfile(real):
             raise SandboxFileError(f"'{path}': there is no such file")
@@ -247,7 +243,6 @@ class LocalSandbox(ManagedSandbox):
             return read_all(file.fileno(), path, max_bytes)
 
     def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
-        """See ``Sandbox.write``."""
         real = Path(self.inside(path))
         if real.exists() and not real.is_file():
             raise SandboxFileError(f"'{path}' is not a regular file")
@@ -260,7 +255,6 @@ class LocalSandbox(ManagedSandbox):
             raise SandboxFileError(f"'{path}': {error.strerror}") from error
 
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
-        """See ``Sandbox.list``."""
         try:
             fd = os.open(self.inside(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -271,7 +265,6 @@ class LocalSandbox(ManagedSandbox):
             os.close(fd)
 
     def tree(self, path: str = WORK) -> Mapping[str, str]:
-        """See ``Sandbox.tree``."""
         try:
             fd = os.open(self.inside(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -286,13 +279,11 @@ class LocalSandbox(ManagedSandbox):
         return super().session(shell, self._backend.moved(state, self._folder))
 
     def snapshot(self) -> FolderCopy:
-        """See ``Sandbox.snapshot``."""
         copy = self._backend.new_copy()
         copy_tree(self._folder, copy.folder)
         return copy
 
     def fork(self) -> LocalSandbox:
-        """See ``Sandbox.fork``."""
         return self._backend.open(self.snapshot())
 
     def _release(self) -> None:
@@ -320,20 +311,16 @@ class LocalShell:
         self.watched = os.pidfd_open(self._process.pid)
 
     def ended(self) -> bool:
-        """See ``ShellProcess``."""
         return bool(select.select([self.watched], [], [], 0)[0])
 
     def mark(self) -> int:
-        """See ``ShellProcess``."""
         return now_ticks()
 
     def reap(self, mark: int, end_s: float) -> bool:
-        """See ``ShellProcess``."""
         kill_marked(self._mark, (self._process.pid,), mark)
         return True
 
     def close(self) -> None:
-        """See ``ShellProcess``."""
         kill_marked(self._mark)
         with self._process:
             self._process.wait(_KILL_S)

@@ -31,7 +31,6 @@ class ManagedSandbox(Sandbox):
         """Whether a program of the agent has been started in it."""
 
     def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
-        """See ``Sandbox.session``."""
         self._check_open()
         language, bytes_kept = SHELLS[shell], self.limits.output_bytes
         session = FramedSession(language, lambda: self._shell(language.argv), bytes_kept, state, guard=self.blame)
@@ -39,7 +38,6 @@ class ManagedSandbox(Sandbox):
         return session
 
     def close(self) -> None:
-        """See ``Sandbox.close``."""
         with self._lock:
             if self._closed:
                 return

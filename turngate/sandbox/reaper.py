@@ -72,7 +72,7 @@ def _started(pid: int) -> str:
 def _fields(pid: int) -> list[str]:
     """State, parent and so on, as in proc(5) from the third field; nothing if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", errors="replace") as file:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return []

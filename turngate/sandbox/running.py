@@ -209,7 +209,7 @@ def reap(init_pid: int, since_ticks: int, end_s: float) -> bool:
 
 def _is_command(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/status") as file:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
             numbers = next(line for line in file if line.startswith("NSpid:")).split()
     except (OSError, StopIteration):
         return True  # it ended meanwhile

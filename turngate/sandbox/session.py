@@ -107,11 +107,9 @@ class FramedSession(Session):
 
     @property
     def state(self) -> bytes:
-        """See ``Session.state``."""
         return self._state
 
     def run(self, command: str, *, deadline_s: float) -> CommandResult:
-        """See ``Session.run``."""
         if self._closed:
             raise EnvError("the session is closed; open a new one")
         if "\0" in command:
@@ -143,7 +141,6 @@ class FramedSession(Session):
         return replace(result, note=self._restart(killed))
 
     def close(self) -> None:
-        """See ``Session.close``."""
         self._closed = True
         if self._shell is not None:
             self._shell.close()

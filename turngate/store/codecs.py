@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from json.encoder import encode_basestring
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -90,7 +90,10 @@ class _Text:
         return pa.array([value if value is None else _to_utf8(value) for value in values], pa.large_string())
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return [value if value is None else _from_utf8(value) for value in array.to_pylist()]
+        texts: list[Any] = array.to_pylist()
+        if pc.any(pc.starts_with(array, _ESCAPED)).as_py():
+            return [value if value is None else _from_utf8(value) for value in texts]
+        return texts
 
 
 def _to_utf8(text: str) -> str:
@@ -231,6 +234,8 @@ class _Struct:
         return self.objects(dict(zip(self.fields, array.flatten(), strict=True)))
 
 
+_Field: TypeAlias = tuple[_Codec, Callable[[Any], Any]]
+
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
@@ -291,15 +296,21 @@ def _row(**column: Any) -> Row:
         task=task,
         **{name: column[name] for name in ("turns", "ending", "seed", "evidence", "guidance", "parent", "error")},
     )
-    score = Score(**{name: column[name] for name in ("ledger", "reward_T", "outcome", "usable", "problem")})
+    score = Score(
+        **{name: column[name] for name in ("ledger", "reward_T", "outcome", "usable", "problem")},
+        success=column.get("success"),
+    )
+    if column.get("missing"):
+        score = replace(score, missing=column["missing"])
+        score = replace(score, filled=column["filled"] and replace(score, **column["filled"]))
     return Row(column["group_id"], column["sibling"], column["phase"], trajectory, score)
 
 
-def _of(codec: _Codec, path: str) -> tuple[_Codec, Callable[[Any], Any]]:
+def _of(codec: _Codec, path: str) -> _Field:
     return codec, attrgetter(path)
 
 
-def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec, guidance: _Codec) -> _Struct:
+def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec, guidance: _Codec, **added: _Field) -> _Struct:
     return _Struct(
         make,
         trajectory_id=_of(_text, "trajectory.id"),
@@ -324,8 +335,14 @@ def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec, guidance
         ledger=_of(ledger, "score.ledger"),
         evidence=_of(_EVIDENCE, "trajectory.evidence"),
         turns=_of(turns, "trajectory.turns"),
+        **added,
     )
 
+
+_FILLED = _Optional(_Struct(dict, ledger=_LEDGER, reward_T=_Vector(np.float32)))
+_MISSING = {"missing": _of(_Many(_text), "score.missing"), "filled": _of(_FILLED, "score.filled")}
+
+# --- version 4: a score did not say which verdicts were missing -------------------------------------------------------
 
 # --- version 3: guidance did not say whether its episode is compared with unguided siblings ---------------------------
 
@@ -353,13 +370,16 @@ def _row_1(**column: Any) -> Row:
 _TURNS_1 = _Many(_Struct(_turn_1, **_TURN, action=_ACTION_2, evidence=_EVIDENCE, guidance=_GUIDANCE_3))
 _LEDGER_1 = _Many(_Struct(RewardEvent, **_EVENT, factor=_real, gate=_text))
 
-VERSION = 4
+VERSION = 5
 """The schema version that is written."""
 
 LAYOUTS: Mapping[int, _Struct] = {
     1: _layout(_row_1, turns=_TURNS_1, ledger=_LEDGER_1, guidance=_GUIDANCE_3),
     2: _layout(_row, turns=_TURNS_2, ledger=_LEDGER, guidance=_GUIDANCE_3),
     3: _layout(_row, turns=_TURNS_3, ledger=_LEDGER, guidance=_GUIDANCE_3),
-    4: _layout(_row, turns=_TURNS, ledger=_LEDGER, guidance=_GUIDANCE),
+    4: _layout(  # success was an outcome of 1, whatever the rubric
+        _row, turns=_TURNS, ledger=_LEDGER, guidance=_GUIDANCE
+    ),
+    5: _layout(_row, turns=_TURNS, ledger=_LEDGER, guidance=_GUIDANCE, success=_of(_flag, "score.success"), **_MISSING),
 }
 """Schema version → the layout of its files. Old versions stay here, so that their files can always be read."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from turngate.runs import writing
-from turngate.types import JSON
+from turngate.types import JSON, storable
 
 _PACKAGES = (
     "turngate",
@@ -33,13 +33,14 @@ _PACKAGES = (
 
 
 def write_text_atomic(path: str | Path, text: str) -> None:
-    """Write a text file; after a crash or a power cut it has either its old or its new content. Makes the folder.
+    """Write a text file, made ``storable``; after a crash or a power cut it has either its old or its new content.
+    Makes the folder.
 
     Raises WriteError.
     """
     with writing(Path(path)):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(Path(path), lambda file: file.write(text.encode()))
+    write_atomic(Path(path), lambda file: file.write(storable(text).encode()))
 
 
 def write_json_atomic(path: str | Path, data: Mapping[str, object]) -> None:

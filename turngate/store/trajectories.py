@@ -18,21 +18,24 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain, groupby
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from turngate.errors import StoreError, UnknownName
-from turngate.runs import RunFolder, writing
+from turngate.errors import ConfigError, StoreError, UnknownName
+from turngate.runs import RunFolder, step_of, writing
 from turngate.store.codecs import LAYOUTS, VERSION, Row
 from turngate.store.files import locked, sync_folder, write_atomic
-from turngate.types import ScoredGroup
+from turngate.types import ScoredGroup, Trajectory
 
 _log = logging.getLogger(__name__)
 
+ROWS_AT_ONCE = 256
+"""Episodes of a file that a reader holds at a time."""
 _PHASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -43,6 +46,20 @@ class Store:
         self.path = Path(path)
         self._folder = RunFolder(self.path).trajectories
         self._remove_leftovers()
+
+    @classmethod
+    def found(cls, path: str | Path) -> Store:
+        """The store of a run, a folder with ``trajectories/``, or that folder itself. Raises ConfigError for another,
+        and where nothing is recorded."""
+        folder = Path(path)
+        store = cls(folder.parent if folder.name == "trajectories" else folder)
+        if not store.phases():
+            raise ConfigError(f"'{path}' holds no recorded episodes (no trajectories/step=…/*.parquet)")
+        return store
+
+    def phases(self) -> list[str]:
+        """The phases that are recorded in any step, in alphabetical order."""
+        return sorted({file.stem for _, file in self._files(None)})
 
     def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
         """Record all groups of a step in one file, completely or not at all.
@@ -61,7 +78,8 @@ class Store:
             if final.exists():
                 raise StoreError(f"{final} exists already; recorded steps are never overwritten")
             final.parent.mkdir(exist_ok=True)
-            write_atomic(final, lambda file: pq.write_table(table, file, compression="zstd"))
+            texts = list(_texts(table.schema))
+            write_atomic(final, lambda file: pq.write_table(table, file, compression="zstd", use_dictionary=texts))
             sync_folder(self._folder)
 
     def read(self, step: int | None = None, phase: str | None = None) -> Iterator[ScoredGroup]:
@@ -75,6 +93,35 @@ class Store:
         if step is not None and not files:
             raise StoreError(f"{self._folder} has no step {step}" + (f" of phase '{phase}'" if phase else ""))
         return chain.from_iterable(map(_groups, files))
+
+    def read_groups(self, step: int, phase: str, places: Collection[int]) -> Iterator[ScoredGroup]:
+        """Some groups of a step and phase, by their places among those that were written, in this order.
+
+        The others are not decoded. Raises StoreError as ``read`` does, and for a place that is not there.
+        """
+        file = self._file(step, phase)
+        if not file.exists():
+            raise StoreError(f"{self._folder} has no step {step} of phase '{phase}'")
+        wanted = {_group_id(step, phase, place) for place in places}
+        table = _load(file)
+        ids = table.column("group_id")
+        if missing := wanted - set(ids.to_pylist()):
+            raise StoreError(f"{file} has no group '{min(missing)}'")
+        return _groups_of(table.filter(pc.is_in(ids, pa.array(sorted(wanted), ids.type))), file)
+
+    def with_images(self, step: int, most: int) -> list[Trajectory]:
+        """Episodes of a step, of any phase, whose observations hold images: the first of each group, ``most`` at most.
+
+        Files without images are not decoded. Raises StoreError as ``read`` does.
+        """
+        files = (file for at, file in self._files(None) if at == step and _has_images(file))
+        groups = chain.from_iterable(map(_groups, files))
+        shown = (
+            group.trajectories[0]
+            for group in groups
+            if any(turn.observation.images for turn in group.trajectories[0].turns)
+        )
+        return list(islice(shown, most))
 
     def find(self, trajectory_id: str) -> tuple[int, ScoredGroup, int]:
         """(step, group, index in the group) of a trajectory; later steps are searched first. Raises UnknownName."""
@@ -136,7 +183,7 @@ class Store:
     def _files(self, phase: str | None) -> list[tuple[int, Path]]:
         """(step, file) in order of step, then phase."""
         return sorted(
-            (int(file.parent.name.removeprefix("step=")), file)
+            (step_of(file.parent), file)
             for file in self._folder.glob("step=*/[!.]*.parquet")
             if phase in (None, file.stem)
         )
@@ -161,7 +208,7 @@ def _rows(scored: Sequence[ScoredGroup], step: int, phase: str) -> list[Row]:
     if empty:
         raise StoreError(f"the group of task '{empty[0]}' has no trajectories, so it cannot be stored")
     rows = [
-        Row(f"{step:06d}/{phase}/{position}", sibling, phase, trajectory, score)
+        Row(_group_id(step, phase, position), sibling, phase, trajectory, score)
         for position, group in enumerate(scored)
         for sibling, (trajectory, score) in enumerate(zip(group.trajectories, group.scores, strict=True))
     ]
@@ -175,10 +222,33 @@ def _table(rows: Sequence[Row]) -> pa.Table:
     return pa.table(LAYOUTS[VERSION].columns(rows), metadata={"schema_version": str(VERSION)})
 
 
+def _texts(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Paths of the columns of texts, as Parquet names them. Texts repeat, so a dictionary of them is smaller; one of
+    numbers takes three times as long to write and is larger, because few token ids of a step occur often."""
+    for field in fields:
+        path, kind = above + field.name, field.type
+        if pa.types.is_list(kind):
+            yield from _texts([kind.value_field.with_name("list.element")], f"{path}.")
+        elif pa.types.is_struct(kind):
+            yield from _texts(kind, f"{path}.")
+        elif pa.types.is_large_string(kind):
+            yield path
+
+
+def _group_id(step: int, phase: str, place: int) -> str:
+    return f"{step:06d}/{phase}/{place}"
+
+
 def _groups(file: Path) -> Iterator[ScoredGroup]:
-    table = _load(file)
-    columns = {name: _one_chunk(table.column(name)) for name in table.column_names}
-    rows = LAYOUTS[_version(table.schema, file)].objects(columns)
+    return _grouped(_stored(file))
+
+
+def _groups_of(table: pa.Table, file: Path) -> Iterator[ScoredGroup]:
+    version, batches = _version(table.schema, file), table.to_batches(ROWS_AT_ONCE)
+    return _grouped(chain.from_iterable(_objects(version, batch) for batch in batches))
+
+
+def _grouped(rows: Iterable[Row]) -> Iterator[ScoredGroup]:
     for _, siblings in groupby(rows, key=lambda row: row.group_id):
         members = list(siblings)
         yield ScoredGroup(
@@ -188,13 +258,47 @@ def _groups(file: Path) -> Iterator[ScoredGroup]:
         )
 
 
+def _stored(file: Path) -> Iterator[Row]:
+    """The rows of a file, of which ``ROWS_AT_ONCE`` are in memory at a time."""
+    try:
+        with pq.ParquetFile(file, pre_buffer=False) as parquet:
+            version = _version(parquet.schema_arrow, file)
+            for batch in parquet.iter_batches(ROWS_AT_ONCE):
+                yield from _objects(version, batch)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _objects(version: int, batch: pa.RecordBatch) -> Iterable[Row]:
+    rows: Iterable[Row] = LAYOUTS[version].objects(dict(zip(batch.schema.names, batch.columns, strict=True)))
+    return rows
+
+
+def _unreadable(file: Path, error: Exception) -> StoreError:
+    return StoreError(f"{file} cannot be read as Parquet: {error}")
+
+
 def _load(file: Path, columns: list[str] | None = None) -> pa.Table:
     try:
         with pq.ParquetFile(file) as parquet:
             _version(parquet.schema_arrow, file)
             return parquet.read(columns=columns)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-        raise StoreError(f"{file} cannot be read as Parquet: {error}") from error
+        raise _unreadable(file, error) from error
+
+
+def _has_images(file: Path) -> bool:
+    """Whether an observation in a file holds an image; of the file nothing else is read."""
+    try:
+        with pq.ParquetFile(file) as parquet:
+            paths = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+            (images,) = (path for path in paths if ".observation.images." in path)
+            turns = parquet.read(columns=[images]).column(0)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        raise _unreadable(file, error) from error
+    while not pa.types.is_large_binary(turns.type):
+        turns = pc.struct_field(turns, 0) if pa.types.is_struct(turns.type) else pc.list_flatten(turns)
+    return len(turns) > 0
 
 
 def _version(schema: pa.Schema, file: Path) -> int:
@@ -203,11 +307,6 @@ def _version(schema: pa.Schema, file: Path) -> int:
         return int(text)
     known = ", ".join(map(str, LAYOUTS))
     raise StoreError(f"{file} has schema_version '{text}', this turngate reads {known}; a newer turngate may read it")
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
 
 
 def _next_folder(parent: Path) -> Path:

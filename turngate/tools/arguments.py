@@ -7,16 +7,22 @@ JSON has no need of, such as "3" where a number belongs, is read, with a remark 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from turngate.tools.tool import Parameter, Tool
 
+LONGEST_NUMBER = 10**100
+"""Whole numbers from here on are refused: what a tool makes of several soon cannot be written down any more."""
+MOST_DEEP = 32
+"""Most levels of lists and tables in an argument; what holds several of them soon cannot be written down any more."""
 _OF_THE_VALUE = re.compile(", (?:unable to parse|got) ")
 
 
@@ -38,7 +44,11 @@ def typed(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict[str, object
             raise BadArguments(f"{tool.name} has no argument '{name}'; write: {tool.usage}")
         if value is None and not parameter.required:
             continue  # models write null for what they leave out
+        if odd := next(_unwieldy(value), ""):
+            raise BadArguments(f"argument '{name}' of {tool.name} holds {odd}; write: {tool.usage}")
         found[name], converted = _value(tool, parameter, value)
+        if type(found[name]) is not str and (odd := next(_unwieldy(found[name]), "")):  # such as "NaN", a text
+            raise BadArguments(f"argument '{name}' of {tool.name} holds {odd}; write: {tool.usage}")
         remark = remark or converted
     for parameter in tool.parameters:
         blank = _blank(found.get(parameter.name)) and not parameter.may_be_blank
@@ -57,13 +67,43 @@ def of_words(tool: Tool, rest: str) -> dict[str, object]:
 
 
 def of_text(parameter: Parameter, text: str) -> object:
-    """A value that was written without quotes: as it stands for text, else as JSON where it is that."""
+    """A value that was written without quotes: as it stands for text, else as JSON where it is that.
+
+    Where the type allows text beside other kinds (``str | None``), what is none of those is text: 12345, "true".
+    """
     if parameter.annotation is str:
         return text
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text.strip()
+    if isinstance(value, str) or _fits(parameter, value) or not _fits(parameter, text):
+        return value
+    return text
+
+
+def _fits(parameter: Parameter, value: object) -> bool:
+    try:
+        _adapter(parameter.annotation).validate_json(json.dumps(value), strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def _unwieldy(value: object, depth: int = 0) -> Iterator[str]:
+    """What in ``value`` can neither be counted with nor kept, in words: no number, one too long, nested too deeply."""
+    if isinstance(value, float | Decimal) and not math.isfinite(value):
+        yield f"{value}, which is no number"
+    elif isinstance(value, int) and abs(value) >= LONGEST_NUMBER:
+        yield "a whole number of more than 100 digits"
+    elif isinstance(value, BaseModel):
+        yield from _unwieldy(dict(value), depth)
+    elif isinstance(value, Mapping | list | tuple | set | frozenset):
+        if depth == MOST_DEEP:
+            yield f"lists and tables nested more than {MOST_DEEP} deep"
+            return
+        for inside in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            yield from _unwieldy(inside, depth + 1)
 
 
 def _value(tool: Tool, parameter: Parameter, value: object) -> tuple[object, str]:

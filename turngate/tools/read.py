@@ -20,26 +20,30 @@ from turngate.tools.arguments import BadArguments, of_text, of_words, typed
 from turngate.tools.notations import NOTATIONS
 from turngate.tools.notations.base import Notation, Reading, Unreadable, Written, flawed
 from turngate.tools.notations.command_line import REST
+from turngate.tools.thought_marks import CLOSE, OPEN, after_opened, parted
 from turngate.tools.tool import Tool
-from turngate.types import Action, ToolCall
+from turngate.types import CUT_OFF, Action, ToolCall
 
 COMMAND_LINE = NOTATIONS["command_line"]
-_ANY = tuple(NOTATIONS.values())
-_MARKED = re.compile(r"<think>|<tool_call>|<function=|<\||<｜|\[TOOL_CALLS\]|to=functions|\A\s*\{")
+_FRAMED = tuple(one for one in NOTATIONS.values() if one is not COMMAND_LINE)
+_MARKED = re.compile(r"</?think>|<tool_call>|<function=|<\||<｜|\[TOOL_CALLS\]|to=functions|\A\s*\{")
 """What a text without can only be a command; asking each notation takes three times as long."""
-_THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
 _WORD = re.compile(r"[\s\[`]*([\w.]+)\s*(\()?")
 
 
-def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
+def parse(text: str, tools: Sequence[Tool], notation: str = "", *, cut_off: bool = False) -> Action:
     """What ``text`` asks for. The result keeps ``text`` unchanged; ``parse_error`` is set when no call could be read.
 
-    ``notation``: the one agreed upon; "" = any. Raises UnknownName for one that does not exist.
+    ``notation``: the one agreed upon; "" = any. ``cut_off``: the text ends at its token limit, so what it
+    would have asked for is unknown, however whole it looks: no call of it is read (see ``Action.cut_off``). Raises
+    UnknownName for a notation that does not exist.
     """
+    if cut_off:
+        return Action(text=text, thought=parse(text, tools, notation).thought, parse_error=CUT_OFF)
     agreed = notation_of(notation) if notation else None
     thought = ""
     try:
-        used, thought, body = _recognised(text, agreed, tools)
+        used, thought, body, late = _recognised(text, agreed, tools)
         if not body.strip():
             return Action(text=text, thought=thought, parse_error=f"empty; {usages(tools)}")
         reading = used.scan(body)
@@ -48,7 +52,7 @@ def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
     except (Unreadable, BadArguments) as error:
         return Action(text=text, thought=thought or _all_thought(text), parse_error=str(error))
     other = "" if agreed in (None, used) else f"this is {used.name}; write {agreed.form}"
-    return Action(text=text, thought=thought, calls=calls, flaw=flawed(other, reading.flaw, remark))
+    return Action(text=text, thought=thought, calls=calls, flaw=flawed(other, reading.flaw, late, remark))
 
 
 def said(text: str, names: Container[str]) -> Action | None:
@@ -56,12 +60,14 @@ def said(text: str, names: Container[str]) -> Action | None:
 
     It asks for one if it has a mark of a notation, begins as a function is called, or begins with one of ``names``.
     """
-    thought = _THOUGHT.match(text)
-    body = text[thought.end() :] if thought else text
+    end = after_opened(text) or 0
+    if OPEN not in text[end : (close := text.find(CLOSE, end))] and close >= 0:  # opened in the prompt
+        end = close + len(CLOSE)
+    thought, body = text[:end], text[end:]
     begin = _WORD.match(body)
     if _MARKED.search(body) or (begin and (begin[2] or "_" in begin[1] or begin[1] in names)):
         return None
-    return Action(text=text, thought=thought[1].strip() if thought else "")
+    return Action(text=text, thought=thought.replace(OPEN, "").replace(CLOSE, "").strip())
 
 
 def rewritten(text: str, tools: Sequence[Tool], notation: str) -> str:
@@ -88,27 +94,24 @@ def usages(tools: Sequence[Tool]) -> str:
     return "tools: " + " | ".join(tool.usage for tool in tools)
 
 
-def _recognised(text: str, agreed: Notation | None, tools: Sequence[Tool]) -> tuple[Notation, str, str]:
-    """The notation of a text, its thought and its body: the one agreed upon if it is there, else whichever begins
-    first, so that the marks of one inside of another's strings mean nothing."""
+def _recognised(text: str, agreed: Notation | None, tools: Sequence[Tool]) -> tuple[Notation, str, str, str]:
+    """The notation of a text, its thought, its body and a flaw: the one agreed upon if it is there, else whichever
+    begins first, so that the marks of one inside of another's strings mean nothing. Raises Unreadable."""
     if agreed in (None, COMMAND_LINE) and not _MARKED.search(text):
-        return COMMAND_LINE, "", text
-    if agreed is not None:
-        thought, body = agreed.split(text)
-        first = body.split(None, 1)[:1]
-        commanded = bool(first) and find(first[0], tools) is not None
-        if commanded if agreed is COMMAND_LINE else agreed.begins(body) >= 0:
-            return agreed, thought, body
-    earliest: tuple[int, Notation, str, str] | None = None
-    for notation in _ANY:
-        thought, body = notation.split(text)
-        place = notation.begins(body)
-        if place >= 0 and (earliest is None or place < earliest[0]):
-            earliest = place, notation, thought, body
-            if place == 0:
-                break
-    assert earliest is not None, "any text may be a command line"
-    return earliest[1:]
+        return COMMAND_LINE, "", text, ""
+
+    def first(body: str) -> tuple[int, Notation | None]:
+        if agreed is COMMAND_LINE:
+            word = body.split(None, 1)[:1]
+            if word and find(word[0], tools) is not None:
+                return -1, None
+        elif agreed is not None and (place := agreed.begins(body)) >= 0:
+            return place, agreed
+        begun = [(place, one) for one in _FRAMED if (place := one.begins(body)) >= 0]
+        return min(begun, key=lambda found: found[0], default=(-1, None))
+
+    found = parted(text, first)
+    return found.notation or COMMAND_LINE, found.thought, found.body, found.flaw
 
 
 def _calls(reading: Reading, tools: Sequence[Tool]) -> tuple[tuple[ToolCall, ...], str]:

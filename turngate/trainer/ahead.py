@@ -27,7 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from turngate.errors import ConfigError, RunError
+from turngate.errors import ConfigError, RunError, StoreError
+from turngate.trainer import plain_pickle
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.run_parts import Run
 from turngate.trainer.step import Collected, collect, finish, train_step, update
@@ -61,7 +62,6 @@ class InTurn(Training):
     """Each step is played with the weights of the one before."""
 
     async def step(self, step: int) -> Metrics:
-        """See ``train_step``."""
         return await train_step(self._run, self._tasks(step), step)
 
 
@@ -98,13 +98,13 @@ class Ahead(Training):
         return await collect(self._run, self._tasks(step), step)
 
     def save(self, path: Path) -> None:
-        """Pickle what was played ahead, which holds whatever tasks and environments put into episodes.
+        """Write what was played ahead, which holds whatever tasks and environments put into episodes.
 
-        Raises ConfigError for something among it that cannot be pickled.
+        Raises ConfigError for something among it that is no plain data (see ``plain_pickle``).
         """
         try:
-            state = pickle.dumps((self._waiting, self._age))
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            state = plain_pickle.dumps((self._waiting, self._age))
+        except pickle.PickleError as error:
             raise ConfigError(
                 f"train.ahead: the episodes that were played ahead cannot be saved: {error}; let tasks, evidence and "
                 "asides hold plain data, or set train.ahead = 0"
@@ -112,8 +112,11 @@ class Ahead(Training):
         path.write_bytes(state)
 
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote."""
-        self._waiting, self._age = pickle.loads(path.read_bytes())
+        """Read what ``save`` wrote. Raises StoreError for a file that holds anything else; nothing in it is called."""
+        try:
+            self._waiting, self._age = plain_pickle.loads(path.read_bytes())
+        except (pickle.PickleError, EOFError, ValueError, TypeError) as error:
+            raise StoreError(f"{path} does not hold episodes that were played ahead: {error}") from error
 
 
 def training_of(run: Run, *, ahead: int, last: int) -> Training:

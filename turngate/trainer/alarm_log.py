@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from turngate.errors import DataError
+from turngate.jsonl import read_text
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
@@ -47,7 +48,7 @@ class AlarmLog:
 def read_alarms(run: Path) -> list[Raised]:
     """The alarms of a run in the order in which they began; none if it has no file of them. Raises DataError."""
     file = RunFolder(run).alarms
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    lines = read_text(file).splitlines() if file.exists() else []
     return [_read(file, number, line) for number, line in enumerate(lines, start=1)]
 
 
@@ -55,7 +56,7 @@ def _read(file: Path, number: int, line: str) -> Raised:
     try:
         row = json.loads(line)
         return Raised(row.pop("step"), Alarm(**row))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(file, f"not an alarm: {error}", line=number) from error
 
 

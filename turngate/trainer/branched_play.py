@@ -30,9 +30,8 @@ class Trees:
         seed: int,
         ended: Callable[[Group], None] = nobody,
     ) -> list[Group]:
-        """See ``play_tree``."""
         return await play_tree(player, worlds, tasks, plans, self.expander, fork=self.fork, seed=seed, ended=ended)
 
     def cost(self, leaves: Sequence[Trajectory]) -> TreeCost:
-        """See ``tree_cost``."""
+        """What the leaves of one task cost."""
         return tree_cost(leaves, self.fork)

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from turngate.errors import StoreError, TurngateError, WriteError
+from turngate.agents.refused_memory import is_out_of_memory
+from turngate.errors import OutOfMemory, StoreError, TurngateError, WriteError
+from turngate.runs import step_of
 from turngate.store.files import sync_folder
 from turngate.trainer.learner import Learner
 
@@ -45,12 +47,16 @@ class Checkpoints:
         self._folder = folder
 
     def steps(self) -> list[int]:
-        """Steps that can be loaded, ascending."""
-        return sorted(int(path.name.removeprefix("step=")) for path in self._folder.glob("step=*"))
+        """Steps that can be loaded, ascending. Raises DataError for a folder that is named otherwise."""
+        return sorted(map(step_of, self._folder.glob("step=*")))
 
     def last(self) -> int | None:
         """The newest step, or None."""
         return max(self.steps(), default=None)
+
+    def path_of(self, step: int) -> Path:
+        """The folder of a step's checkpoint."""
+        return self._folder / f"step={step:06d}"
 
     def save(self, step: int, learner: Learner, others: Mapping[str, Stateful] | None = None) -> None:
         """Write the state after ``step``, then delete all but the newest two checkpoints.
@@ -58,7 +64,7 @@ class Checkpoints:
         Raises StoreError if the step has a checkpoint already, WriteError if it cannot be written. In both cases the
         earlier checkpoints stay as they were, and nothing of the new one is left.
         """
-        target = self._path(step)
+        target = self.path_of(step)
         if target.exists():
             raise StoreError(f"checkpoint '{target}' exists already; a step is saved once")
         for torn in self._folder.glob("writing-*"):
@@ -72,14 +78,15 @@ class Checkpoints:
         except (OSError, RuntimeError) as error:  # torch raises RuntimeError when it cannot write
             problem = _refusal(error, writing)
             shutil.rmtree(writing, ignore_errors=True)
+            _raise_if_out_of_memory(error, f"'{target}' was written")
             raise WriteError(target, problem) from error
         for old in self.steps()[:-N_KEPT]:
-            shutil.rmtree(self._path(old))
+            shutil.rmtree(self.path_of(old))
 
     def load(self, step: int, learner: Learner, others: Mapping[str, Stateful] | None = None) -> None:
         """Restore the state after ``step``. Raises StoreError for a file that is missing or damaged."""
         for name, one in {**(others or {}), STATE: learner}.items():
-            path = self._path(step) / f"{name}.pt"
+            path = self.path_of(step) / f"{name}.pt"
             if not path.exists():
                 what = "" if name == STATE else f" of '{name}'"
                 raise StoreError(
@@ -90,6 +97,7 @@ class Checkpoints:
             except TurngateError:
                 raise
             except Exception as error:
+                _raise_if_out_of_memory(error, f"'{path}' was read")
                 raise StoreError(f"'{path}' cannot be loaded: {_first_line(error)}") from error
 
     def set_damaged_aside(self) -> dict[int, str]:
@@ -112,7 +120,7 @@ class Checkpoints:
         for step in damaged:
             aside = self._folder / f"damaged-{step:06d}"
             shutil.rmtree(aside, ignore_errors=True)  # an earlier one of the same step, which was played again
-            self._path(step).rename(aside)
+            self.path_of(step).rename(aside)
         return damaged
 
     def _fill(self, folder: Path, kept: Mapping[str, Stateful | Learner]) -> None:
@@ -131,7 +139,7 @@ class Checkpoints:
 
     def _problem(self, step: int) -> str:
         """Which file is damaged; empty if none is, or if the checkpoint is so old that it has no sums."""
-        folder = self._path(step)
+        folder = self.path_of(step)
         sums = folder / SUMS
         if not sums.exists():
             return "" if (folder / f"{STATE}.pt").exists() else f"{STATE}.pt is missing"
@@ -141,12 +149,9 @@ class Checkpoints:
                     return f"{name} is missing"
                 if _sum(folder / name) != expected:
                     return f"{name} is not what was written"
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             return f"cannot be read: {_first_line(error)}"
         return ""
-
-    def _path(self, step: int) -> Path:
-        return self._folder / f"step={step:06d}"
 
 
 def _sum(path: Path, *, sync: bool = False) -> str:
@@ -165,6 +170,12 @@ def _refusal(error: Exception, folder: Path) -> str:
     except OSError as refused:
         return refused.strerror or str(refused)
     return _first_line(error)
+
+
+def _raise_if_out_of_memory(error: Exception, when: str) -> None:
+    """Raise OutOfMemory where that is the problem: the file may be as it should."""
+    if is_out_of_memory(error):
+        raise OutOfMemory(f"memory ran out while {when}") from error
 
 
 def _first_line(error: Exception) -> str:

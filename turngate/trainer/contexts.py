@@ -34,6 +34,8 @@ class Origin(IntEnum):
     """The policy wrote it with a hint in its context, and it is learned without."""
     EXPERT = 2
     """An expert wrote it: no sampler gave it a probability."""
+    REPLAYED = 3
+    """The policy of an earlier step, or of another run, wrote it, in the context in which it is learned."""
 
 
 def without_hints(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
@@ -64,6 +66,9 @@ def _without(turn: Turn) -> Turn:
 def origins(trajectory: Trajectory) -> list[ByteArray]:
     """The ``Origin`` of each token, turn by turn: uint8 arrays, one entry per token of context and completion."""
     found = [np.full(len(turn.source), Origin.OWN, np.uint8) for turn in trajectory.turns]
+    if trajectory.replay is not None:
+        for turn, origin in zip(trajectory.turns, found, strict=True):
+            origin[turn.source == Source.POLICY] = Origin.REPLAYED
     guidance = trajectory.guidance
     if guidance is None:
         return found

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.examine.run import Examining
 from turngate.trainer.abstention import Abstention, abstention_of
+from turngate.trainer.memory import Recalled
 from turngate.trainer.overlap import question_of
-from turngate.types import Group, Guidance, ScoredGroup, Task
-
-SUCCESS = 1.0 - 1e-6  # an outcome of 1 is success; partial outcomes are not
+from turngate.types import Group, ScoredGroup, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +21,8 @@ class Evaluation:
     ``question_B``: what its task asks, as a short hash; tasks that ask the same are one question. ``tasks`` and
     ``questions``: how many distinct ones were asked, those of unusable episodes included; None where it is not known.
     ``abstention``: who answered and who held back, of usable episodes; None unless some tasks have no answer.
+    ``withheld_rules``: how many rules of the experience memory at least one task was not shown because of what they say
+    (see ``recalled``), and ``withheld_tasks``: how many tasks were not shown all; None without a memory.
     """
 
     split: str
@@ -33,6 +34,8 @@ class Evaluation:
     tasks: int | None
     questions: int | None
     abstention: Abstention | None = None
+    withheld_rules: int | None = None
+    withheld_tasks: int | None = None
 
     @property
     def episodes(self) -> int:
@@ -64,7 +67,7 @@ async def evaluate(
     seed: int,
     examining: Examining | None = None,
     reads: Collection[str] = (),
-    memory: Callable[[Task], Guidance | None] | None = None,
+    memory: Callable[[Task], Recalled] | None = None,
 ) -> tuple[Evaluation, list[ScoredGroup]]:
     """Play every task ``samples`` times at the player's temperature; returns the results, and the groups to be stored.
 
@@ -72,7 +75,9 @@ async def evaluate(
     that the rubric reads. ``memory`` gives what a task is shown of an experience memory; whoever passes it has to
     report the result apart from that of the policy alone.
     """
-    shown = [[None if memory is None else memory(task)] * samples for task in tasks]
+    recalls = None if memory is None else [memory(task) for task in tasks]
+    told = [None] * len(tasks) if recalls is None else [one.guidance for one in recalls]
+    shown = [[one] * samples for one in told]
     groups = await play_groups(player, worlds, tasks, shown, seed=seed)
     if examining is not None:
         groups, _ = await examining.examined(groups, 0, reads=reads)
@@ -84,13 +89,15 @@ async def evaluate(
     result = Evaluation(
         split=split,
         temperature=player.sampling.temperature,
-        success_B=tuple((s.outcome or 0.0) >= SUCCESS for _, s in usable),
+        success_B=tuple(bool(s.success) for _, s in usable),
         task_B=tuple(task for task, _ in usable),
         question_B=tuple(questions[task] for task, _ in usable),
         unusable=len(played) - len(usable),
         tasks=len(questions),
         questions=len(set(questions.values())),
         abstention=abstention_of(trajectory for trajectory, s in pairs if s.usable),
+        withheld_rules=None if recalls is None else len({id_ for one in recalls for id_ in one.withheld}),
+        withheld_tasks=None if recalls is None else sum(bool(one.withheld) for one in recalls),
     )
     return result, scored
 

@@ -41,7 +41,7 @@ class Filling:
             return ()
         self._batches += 1
         self._played = len(_tasks(scored))
-        self._kept = len(_tasks(keep(scored, run.filters)[0]))
+        self._kept = len(_tasks(keep(scored, run.filters, lone=run.lone)[0]))
         missing = self._wanted - self._kept
         if missing <= 0 or self._batches >= run.batches:
             return ()

@@ -13,15 +13,17 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from pydantic import Field, model_validator
 
-from turngate.errors import ConfigError, ShapeError
+from turngate.errors import ConfigError
+from turngate.part_calls import Unusable, handed
 from turngate.parts import Part
-from turngate.trainer.selection import balanced, dcpo, prof, without_copies, without_void
+from turngate.trainer.selection import balanced, dcpo, prof, successes, without_copies, without_void
 from turngate.trainer.shared_turns import regrafted
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
 """Whether to keep a group, or which of its trajectories: bool[B]. It sees usable trajectories only."""
 
+FILTER = "filter"
 ALIKE = 1e-6
 """Totals or outcomes that differ by no more than this count as equal, because the difference may be rounding."""
 
@@ -69,7 +71,7 @@ class FilterPart(Part):
         return kept
 
 
-for _function in (varied, prof, dcpo, without_void, without_copies):
+for _function in (varied, successes, prof, dcpo, without_void, without_copies):
     FilterPart.of_function(_function.__name__, _function)
 
 
@@ -94,7 +96,6 @@ class BalancedPart(FilterPart):
         return self
 
     def __call__(self, group: ScoredGroup) -> bool | BoolArray:
-        """See ``selection.balanced``."""
         return balanced(group, low=self.low, high=self.high)
 
 
@@ -125,18 +126,19 @@ class TopStdPart(FilterPart):
 
 
 def keep(
-    groups: Sequence[ScoredGroup], filters: Mapping[str, Filter], *, most: int | None = None
+    groups: Sequence[ScoredGroup], filters: Mapping[str, Filter], *, most: int | None = None, lone: bool = False
 ) -> tuple[list[ScoredGroup], Metrics]:
     """The groups that are left, and metrics: how many trajectories and groups were dropped for which reason.
 
-    Dropped are, in this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; "empty"
+    Dropped are, in this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left, unless
+    ``lone`` says that the credit rule does without (``CreditRule.alone``); "empty"
     ones, whose cohort has no member with a turn; then those that each filter NAME refuses ("not_NAME"), and after it
     those that became lonely or empty by that; at last, with ``most``, the groups of all but the first ``most`` tasks
     ("surplus"). An episode without turns (its prompt left no room for one) is a result like others: it stays beside
-    siblings that have turns, and counts in their baseline. Raises ShapeError for a filter that answers with anything
+    siblings that have turns, and counts in their baseline. Raises PartError for a filter that answers with anything
     but a bool or bool[B].
     """
-    left: list[tuple[str, Filter]] = [("lonely", _accompanied), ("empty", _spoken)]
+    left: list[tuple[str, Filter]] = [("empty", _spoken)] if lone else [("lonely", _accompanied), ("empty", _spoken)]
     stages: list[tuple[str, Filter]] = [("unusable", _usable), *left]
     for name, passes in filters.items():
         stages += [(f"not_{name}", passes), *left]
@@ -145,8 +147,10 @@ def keep(
     drops = {f"drop/{reason}_{what}": 0.0 for reason, _ in stages for what in ("trajectories", "groups")}
     kept = list(groups)
     for reason, passes in stages:
-        chooses = passes.survey(kept) if isinstance(passes, FilterPart) else passes
-        answers = [_answer(chooses(group), group, reason) for group in kept]
+        chooses = passes
+        if isinstance(passes, FilterPart):
+            chooses = handed(FILTER, passes.survey, kept, take=_filter, must="a filter, a function of a ScoredGroup")
+        answers = [_answer(chooses, group) for group in kept]
         drops[f"drop/{reason}_trajectories"] += float(sum((~stays_B).sum() for stays_B in answers))
         drops[f"drop/{reason}_groups"] += sum(not stays_B.any() for stays_B in answers)
         kept = [_only(group, stays_B) for group, stays_B in zip(kept, answers, strict=True) if stays_B.any()]
@@ -154,11 +158,11 @@ def keep(
 
 
 def _by_cohort(groups: Sequence[ScoredGroup], by: By) -> dict[object, list[float | None]]:
-    """What the members of each cohort were paid, or their outcomes."""
+    """What the members of each cohort were paid (``Score.compared``), or their outcomes."""
     values: dict[object, list[float | None]] = {}
     for group in groups:
         for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-            values.setdefault(trajectory.cohort, []).append(score.total if by == "total" else score.outcome)
+            values.setdefault(trajectory.cohort, []).append(score.compared.total if by == "total" else score.outcome)
     return values
 
 
@@ -198,15 +202,23 @@ def _std(values: Sequence[float | None]) -> float:
     return float(np.std(known)) if known else 0.0
 
 
-def _answer(found: bool | BoolArray, group: ScoredGroup, reason: str) -> BoolArray:
+def _answer(passes: Filter, group: ScoredGroup) -> BoolArray:
     n = len(group.trajectories)
-    answer = np.asarray(found)
-    if answer.dtype != np.bool_ or answer.shape not in ((), (n,)):
-        raise ShapeError(
-            f"filter '{reason.removeprefix('not_')}' answered {answer.dtype}{list(answer.shape)} for a group of {n}; "
-            f"it must be a bool, or bool[{n}] with one entry per trajectory"
-        )
-    return np.broadcast_to(answer, (n,))
+
+    def read(found: object) -> BoolArray:
+        answer = np.asarray(found)
+        if answer.dtype != np.bool_ or answer.shape not in ((), (n,)):
+            raise Unusable(f"{answer.dtype}{list(answer.shape)} for a group of {n}")
+        return np.broadcast_to(answer, (n,))
+
+    method = passes.__call__ if isinstance(passes, FilterPart) else passes
+    return handed(FILTER, method, group, take=read, must=f"a bool, or bool[{n}] with one entry per trajectory")
+
+
+def _filter(found: Filter) -> Filter:
+    if not callable(found):
+        raise Unusable
+    return found
 
 
 def _only(group: ScoredGroup, stays_B: BoolArray) -> ScoredGroup:

@@ -42,6 +42,10 @@ SQL demo computes is padding, with 4,096 it is 12 %, and the matrices are still 
 PER_PASS_ELSEWHERE = 16_384
 """The same on accelerators, which need larger matrices."""
 NO_CRITIC = "trains no critic; choose a credit rule without one"
+TOLERANCES = {"float32": 1e-4, "bfloat16": 1.0}
+"""What ``learner.tolerance`` is by the coarser precision of sampler and learner, in nats. In bfloat16 the sampler's
+weights and states are rounded and the learner's are not; with one and the same model, random and real ones, single
+tokens differed by up to 0.7."""
 MAX_KL = 2.0
 """Default of ``learner.max_kl``, in nats per token. For scale: PPO stops an update at 0.01 to 0.05, and a policy that
 forgot everything has moved by more than 5 (a uniform one has the logarithm of the vocabulary)."""
@@ -51,12 +55,13 @@ class Measuring(Protocol):
     """Measures tokens under a model, such as the frozen one that a policy is kept close to."""
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """Log-probability of every policy token, float32[L]; with ``whole``, under the distribution without top-p and
-        top-k."""
+        """Log-probability of every policy token, float32[L], under the distribution in which it is learned: the
+        sampler's, and of an expert's tokens that without top-p and top-k. With ``whole``, of all tokens without."""
         ...
 
     def entropies(self, batch: Batch) -> FloatArray:
-        """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]."""
+        """Entropy, in nats, of the sampler's distribution at each policy token, in the context of the batch,
+        float32[L]."""
         ...
 
 
@@ -138,8 +143,8 @@ def tokens_of_a_pass(setting: TokensPerPass, device: str) -> int:
 def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Measuring | None) -> dict[str, FloatArray]:
     """The columns that ``loss`` needs, measured with the weights as they are: call it before a step's first update.
 
-    ``reference`` holds the frozen model. It has the sampler's temperature, but neither top-p nor top-k, so that the
-    divergence from it stays finite. Raises ConfigError if the loss needs a reference and there is none.
+    ``reference`` holds the frozen model. It is measured as ``Tokens.whole_logprob`` is: at the sampler's temperature,
+    without top-p and top-k. Raises ConfigError if the loss needs a reference and there is none.
     """
     needs, columns = needs_of(loss), dict[str, FloatArray]()
     if needs.proximal:
@@ -149,7 +154,7 @@ def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Measurin
             raise ConfigError(
                 "the loss needs a reference model, and there is none; pass one, or leave out the KL penalty"
             )
-        columns["reference_L"] = reference.logprobs(batch)
+        columns["reference_L"] = reference.logprobs(batch, whole=True)
     return columns
 
 
@@ -160,7 +165,7 @@ class Lora(BaseModel):
     """LoRA: instead of the weights themselves, two thin matrices beside each linear layer are trained and saved. That
     needs a fraction of the memory; the learning rate is usually ten times that of full training."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     rank: int = Field(16, ge=1)
     """Rank of the learned change of a layer; raise it if learning stalls below what full training reaches."""
     alpha: float = Field(32.0, gt=0)
@@ -179,9 +184,11 @@ class LearnerPart(Part):
     """Whether it can train a value head."""
     lr: float = Field(1e-5, gt=0)
     """Learning rate of reinforcement learning; lower it if a run stops because learner.max_kl was exceeded."""
-    tolerance: float = Field(1e-4, gt=0)
+    tolerance: float | None = Field(None, gt=0)
     """Largest difference, in nats, between the sampler's and the learner's log-probability of a token; a larger one
-    stops the run, because they then hold different models. Raise it if one of them computes in bfloat16."""
+    stops the run, because they then hold different models. So does a mean over all tokens but the worst that is above
+    0.1 (above a tenth of a tolerance larger than 1). Left out: 1e-4 where both compute in float32, 1 where one of them
+    computes in bfloat16. Raise it if the message of a stop says that they may differ by rounding only."""
     max_kl: float = Field(MAX_KL, gt=0)
     """Largest KL divergence by which the updates of one step may move the policy, in nats per token, measured on some
     episodes of the step. A larger one stops the run: learner.lr is then far too high, and what was learned is lost."""

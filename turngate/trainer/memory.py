@@ -3,7 +3,7 @@
 Training-Free GRPO (https://arxiv.org/abs/2510.08191) changes such a memory instead of weights: a model looks at groups
 whose siblings did differently well and replies with operations, ADD, UPDATE, DELETE or NONE. Here the memory also
 forbids what would make it a list of answers, counts successes with and without each rule, and retires a rule that
-does harm. The limits and the statistics are ours.
+does harm. The limits and the statistics are ours. Neither the model that writes nor a file of rules is trusted.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
+from turngate.envs.leak import held
 from turngate.errors import StoreError
 from turngate.rewards.judge import Fault, FaultKind, read_object
-from turngate.types import JSON, Guidance, Task
+from turngate.trainer.voices import other_voice
+from turngate.types import JSON, Guidance, Task, storable
 
 MOST_WORDS = 40
 """Most words of a rule."""
+MOST_OPERATIONS, MOST_CHARS = 20, 400
+"""Most operations that are done of one reply, and most characters of a rule."""
+MOST_RULES = 1000
+"""Most rules of a memory; a thousand of the longest ones are 400,000 characters."""
 OpKind: TypeAlias = Literal["ADD", "UPDATE", "DELETE"]
 
 
@@ -114,16 +120,29 @@ class Memory:
         """The rules about one environment."""
         return tuple(entry for entry in self.entries if entry.domain == domain)
 
-    def apply(self, operations: Iterable[Operation], *, domain: str, tasks: Sequence[Task]) -> Counter[str]:
+    def apply(
+        self,
+        operations: Iterable[Operation],
+        *,
+        domain: str,
+        tasks: Sequence[Task],
+        secrets: Callable[[Task], Sequence[str]] = lambda task: (),
+    ) -> Counter[str]:
         """Do what is asked for, in order. Returns how many of each kind were done, and how many refused by reason.
 
-        Refused: ``refused_unknown`` (no rule of this domain has the id), ``refused_long`` (more than 40 words),
-        ``refused_leak`` (numbers or names that stand in one of ``tasks``, see ``copied``), ``refused_twice`` (the same
-        text is there already).
+        ``tasks``: those whose episodes the writer was shown; ``secrets``: what gives one of them away, see
+        ``TurnEnv.secrets``.
+
+        Refused: ``refused_many`` (after the first 20 operations), ``refused_unknown`` (no rule of this domain has the
+        id), ``refused_full`` (there are 1,000 rules), ``refused_long`` (more than 40 words or 400 characters),
+        ``refused_voice`` (it speaks in another voice, see ``other_voice``), ``refused_answer`` (it holds a
+        secret of one of ``tasks``), ``refused_leak`` (numbers or names that stand in one of ``tasks``, see ``copied``),
+        ``refused_twice`` (the same text is there already).
         """
         counts: Counter[str] = Counter()
-        for operation in operations:
-            problem = self._problem(operation, domain, tasks)
+        known = [(task, secrets(task)) for task in tasks]
+        for number, operation in enumerate(operations):
+            problem = "refused_many" if number >= MOST_OPERATIONS else self._problem(operation, domain, known)
             counts[problem or operation.kind.lower()] += 1
             if problem:
                 continue
@@ -177,25 +196,77 @@ class Memory:
         return {"made": self._n_made, "entries": [asdict(entry) for entry in self.entries]}
 
     def load(self, state: Mapping[str, JSON]) -> None:
-        """Restore what ``state`` returned. Raises StoreError for anything else."""
-        try:
-            rows = [Experience(**dict(row)) for row in state["entries"]]  # type: ignore[union-attr,arg-type]
-            self._n_made = int(state["made"])  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"this is not a memory: {error!r}; it has 'made' and 'entries'") from error
-        self._entries = {entry.id: entry for entry in rows}
+        """Restore what ``state`` returned. Raises StoreError for anything else, such as more rules than a memory keeps,
+        and leaves the memory as it was."""
+        rows, made = state.get("entries"), state.get("made")
+        if set(state) != {"entries", "made"} or not isinstance(rows, list) or not _is_count(made):
+            raise StoreError("this is not a memory, which has a number 'made' and a list 'entries', and nothing else")
+        if len(rows) > MOST_RULES:
+            raise StoreError(f"this is not a memory: it has {len(rows)} rules, and a memory has at most {MOST_RULES}")
+        found: dict[str, Experience] = {}
+        for number, row in enumerate(rows, start=1):
+            problem = _flaw_of(row, made)
+            if not problem and row["id"] in found:
+                problem = f"another one has the id '{row['id']}' too"
+            if problem:
+                raise StoreError(f"this is not a memory: rule {number} of {len(rows)}: {problem}")
+            found[row["id"]] = Experience(**row | {"text": storable(row["text"])})
+        self._entries, self._n_made = found, made
 
-    def _problem(self, operation: Operation, domain: str, tasks: Sequence[Task]) -> str:
-        entry = self._entries.get(operation.id)
+    def _problem(self, operation: Operation, domain: str, known: Sequence[tuple[Task, Sequence[str]]]) -> str:
+        entry, text = self._entries.get(operation.id), operation.text
         if operation.kind != "ADD" and (entry is None or entry.domain != domain):
             return "refused_unknown"
         if operation.kind == "DELETE":
             return ""
-        if len(operation.text.split()) > MOST_WORDS:
+        if operation.kind == "ADD" and len(self._entries) >= MOST_RULES:
+            return "refused_full"
+        if _is_long(text):
             return "refused_long"
-        if any(copied(operation.text, task) for task in tasks):
+        if other_voice(text):
+            return "refused_voice"
+        if any(held(text, secrets, task.prompt) for task, secrets in known):
+            return "refused_answer"
+        if any(copied(text, task) for task, _ in known):
             return "refused_leak"
-        return "refused_twice" if any(operation.text == one.text for one in self.of(domain)) else ""
+        return "refused_twice" if any(text == one.text for one in self.of(domain)) else ""
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > MOST_CHARS or len(text.split()) > MOST_WORDS
+
+
+# --- a memory that comes from a file ---------------------------------------------------------------------------------
+
+_ID = re.compile(r"G[1-9][0-9]{0,8}")
+_MOST_COUNTED = 2**53
+_MOST_DOMAIN = 200
+"""Most characters of the name of an environment."""
+_COUNTS = (("n_with", "wins_with"), ("n_without", "wins_without"))
+
+
+def _flaw_of(row: Any, made: int) -> str:
+    """What is wrong with a row that should be a rule, in words; "" = nothing."""
+    names = [field.name for field in fields(Experience)]
+    if not isinstance(row, dict) or sorted(row) != sorted(names):
+        return f"it must be a table with {', '.join(names)}, and nothing else"
+    id_, domain, text = row["id"], row["domain"], row["text"]
+    if not isinstance(id_, str) or not _ID.fullmatch(id_) or int(id_[1:]) > made:
+        return f"the id is {id_!r:.40}; ids go from 'G1' to 'G{made}', the number that is 'made'"
+    if not isinstance(domain, str) or not 0 < len(domain) <= _MOST_DOMAIN:
+        return f"the domain is {domain!r:.40}; it must be the name of an environment"
+    if not isinstance(text, str) or not text or _is_long(text) or text != " ".join(text.split()):
+        return (
+            f"the text is {text!r:.40}; it must be one line of 1 to {MOST_WORDS} words, {MOST_CHARS} characters at most"
+        )
+    for shown, won in _COUNTS:
+        if not (_is_count(row[shown]) and _is_count(row[won]) and row[won] <= row[shown]):
+            return f"{won} is {row[won]!r:.40} and {shown} {row[shown]!r:.40}; they count successes and episodes"
+    return ""
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNTED
 
 
 def lift_interval(entry: Experience, z: float = 1.96) -> tuple[float, float]:
@@ -272,3 +343,27 @@ def guidance_of(entries: Sequence[Experience]) -> Guidance | None:
 def shown_ids(guidance: Guidance | None) -> tuple[str, ...]:
     """The ids of the rules that an episode was shown."""
     return tuple(_SHOWN.findall(guidance.text)) if guidance is not None and guidance.kind == KIND else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What an episode of one task is shown of the memory. ``withheld``: ids of the rules that it would be shown too,
+    were they not about its answer or in another voice."""
+
+    guidance: Guidance | None
+    withheld: tuple[str, ...] = ()
+
+
+def recalled(entries: Sequence[Experience], task: Task, secrets: Sequence[str]) -> Recalled:
+    """``entries`` as help for ``task``, without each rule that holds one of the ``secrets`` of the task, or speaks in
+    another voice (``other_voice``); none if all of them together hold one."""
+
+    def gives_away(text: str) -> bool:
+        return bool(held(text, secrets, task.prompt))
+
+    kept = [entry for entry in entries if not (other_voice(entry.text) or gives_away(entry.text))]
+    guidance = guidance_of(kept)
+    if guidance is not None and gives_away(guidance.text):
+        kept, guidance = [], None
+    ids = {entry.id for entry in kept}
+    return Recalled(guidance=guidance, withheld=tuple(entry.id for entry in entries if entry.id not in ids))

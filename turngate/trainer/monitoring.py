@@ -33,6 +33,7 @@ KL_METRICS = ("policy/kl_to_reference_nats", "policy/kl_to_sampler_nats")
 """Metrics that hold a KL divergence; the monitors get the first one that a step has."""
 CREDIT_TURNS = "monitor/credit_turns_correlation"
 GUIDED = "guide/guided_share"
+BRANCHES = "branch/branches"
 
 
 def unwatched(step: int, scored: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> Metrics:
@@ -135,6 +136,7 @@ def learned(metrics: Mapping[str, float]) -> Learned:
         dropped_share=_known(metrics, "offpolicy/dropped_share"),
         credit_turns=_known(metrics, CREDIT_TURNS),
         guided_share=_known(metrics, GUIDED),
+        branches=_known(metrics, BRANCHES),
     )
 
 

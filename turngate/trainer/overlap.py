@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from turngate.errors import DataError
+from turngate.jsonl import read_json
 from turngate.types import Task
 
 QUESTION = "question text"
@@ -70,9 +72,13 @@ def overlap_lines(found: Iterable[SplitOverlap]) -> list[str]:
     return [line for one in found for line in (one.line, one.problem and f"warning: {one.problem}") if line]
 
 
-def read_overlaps(text: str) -> list[SplitOverlap]:
-    """What a run wrote into its ``overlap.json``."""
-    return [_read(row) for row in json.loads(text)["splits"]]
+def read_overlaps(path: Path) -> list[SplitOverlap]:
+    """What a run wrote into its ``overlap.json``. Raises DataError."""
+    found: Any = read_json(path)
+    try:
+        return [_read(row) for row in found["splits"]]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise DataError(path, f"does not say what splits have in common: {error}") from error
 
 
 def _read(row: dict[str, Any]) -> SplitOverlap:

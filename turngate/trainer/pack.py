@@ -14,8 +14,7 @@ import numpy as np
 
 from turngate.errors import ConfigError, ShapeError, UnknownName
 from turngate.trainer.contexts import Origin, origins
-from turngate.trainer.shared_turns import times_played
-from turngate.types import Batch, FloatArray, IntArray, ScoredGroup, Source, TokenCredit, Trajectory
+from turngate.types import Batch, BoolArray, FloatArray, IntArray, ScoredGroup, Source, TokenCredit, Trajectory
 
 Aggregate: TypeAlias = Literal["token", "sequence", "turn", "sum"] | int
 AGGREGATES = ("token", "sequence", "turn", "sum")
@@ -46,9 +45,11 @@ def pack(
                                           token budget of an episode, never a measured length
     ============== ====================== ============================================================================
 
-    The first three sum to 1 over the batch. A turn that k trajectories share, because they branched off after it, is in
-    all of them with 1/k of its weight, so it counts once. Raises ShapeError when ``credit`` does not have one finite
-    entry per turn, or per policy token in the order of the batch, UnknownName or ConfigError for another ``aggregate``.
+    The first three sum to 1 over the batch. A turn that k trajectories share, because they branched off after it,
+    counts in each of them, with the credit that it has there: each leaf of a tree stands for an episode, and the
+    gradient of its payment has a term for every turn on its way. Raises ShapeError when ``credit`` does not have one
+    finite entry per turn, or per policy token in the order of the batch, UnknownName or ConfigError for another
+    ``aggregate``.
     """
     if isinstance(aggregate, str) and aggregate not in AGGREGATES:
         raise UnknownName("aggregate", aggregate, AGGREGATES)
@@ -72,8 +73,7 @@ def pack(
         if credit.shape != (n_turns,):
             raise ShapeError(f"advantage_N has shape {credit.shape}, expected ({n_turns},): one entry per turn")
         advantage_L[trained] = _finite("advantage_N", credit, "turn")[turn_L[trained]]
-    times_L = times_played(trajectories)[turn_L]
-    weight_L = _weights(trained, flat.segment_L, turn_L, times_L, aggregate)
+    weight_L = _weights(trained, flat.segment_L, turn_L, aggregate)
     return replace(flat, advantage_L=advantage_L, policy_weight_L=weight_L)
 
 
@@ -113,14 +113,18 @@ def split(
         chosen = batch.segment_L // together % parts == part
         if not chosen.any():
             continue
-        own = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}
-        _, own["segment_L"] = np.unique(own["segment_L"], return_inverse=True)
-        own["segment_L"] = own["segment_L"].astype(np.int32)
-        scale = np.float32(batch.n_segments / (int(own["segment_L"][-1]) + 1))
-        for name in ("policy_weight_L", "ce_weight_L"):
-            own[name] = own[name] * scale
+        own = only_segments(batch, chosen)
+        scale = np.float32(batch.n_segments / own.n_segments)
+        own = replace(own, policy_weight_L=own.policy_weight_L * scale, ce_weight_L=own.ce_weight_L * scale)
         more = {name: column[chosen] * (scale if name.endswith("weight_L") else 1) for name, column in columns.items()}
-        yield Batch(**own), more
+        yield own, more
+
+
+def only_segments(batch: Batch, chosen_L: BoolArray) -> Batch:
+    """The tokens of some whole segments, which are numbered anew; weights stay as they are."""
+    own = {name: getattr(batch, name)[chosen_L] for name in batch.__dataclass_fields__}
+    own["segment_L"] = np.unique(own["segment_L"], return_inverse=True)[1].astype(np.int32)
+    return Batch(**own)
 
 
 def rows(trajectories: Sequence[Trajectory]) -> IntArray:
@@ -180,13 +184,10 @@ def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
     )
 
 
-def _weights(
-    trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, times_L: np.ndarray, aggregate: Aggregate
-) -> FloatArray:
+def _weights(trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, aggregate: Aggregate) -> FloatArray:
     weight = trained.astype(np.float64)
     if aggregate == "turn":
         weight = _share(weight, turn_L)
-    weight = weight / times_L
     if aggregate in ("turn", "sequence"):
         weight = _share(weight, segment_L)
     total = weight.sum()

@@ -11,8 +11,9 @@ from turngate.types import FloatArray, Score
 def paid_columns(scores: Sequence[Score]) -> dict[str, FloatArray]:
     """``paid/NAME_B`` for every component NAME of the ledgers: what it was paid in each episode, float32[B].
 
-    Payments are weighted and after all gates, so behind a closed gate they are 0. An outcome or process component
-    without an event was not measured: NaN. A penalty without an event, or a veto that did not happen, cost nothing: 0.
+    Payments are weighted and after all gates, so behind a closed gate they are 0. ``tabulate`` hands over what episodes
+    are compared by, so an outcome or process component without an event was measured in no sibling either: NaN. A
+    penalty without an event, or a veto that did not happen, cost nothing: 0.
     """
     penalties = {event.name for score in scores for event in score.ledger if event.kind == "penalty"}
     names = dict.fromkeys(event.name for score in scores for event in score.ledger)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, cast
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from turngate.trainer.table import tabulate
 from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, TurnTable
 
 
-@runtime_checkable
 class GradientLearner(Protocol):
     """A learner that can also compute gradients without training."""
 
@@ -88,14 +87,15 @@ def probe_gradient(
     Raises UnknownName for the trajectory, ConfigError for the turn, for a delta of 0, or for a learner that cannot show
     its gradient (see ``GradientLearner``), ShapeError as credit and pack do.
     """
-    if not isinstance(learner, GradientLearner):
+    if not all(callable(getattr(learner, name, None)) for name in ("token_gradient", "gradient_norm")):
         raise ConfigError(f"{type(learner).__name__} cannot show the gradient of a token; use learner.type = 'torch'")
+    shows = cast("GradientLearner", learner)
     if delta == 0 or not np.isfinite(delta):
         raise ConfigError(f"the probe needs a finite delta other than 0, found {delta}")
     table = tabulate(groups)
     before_N, after_N = credit(table), credit(_perturbed(table, _row(groups, trajectory, turn), column, delta))
     batches = [pack(groups, advantage_N, aggregate=aggregate) for advantage_N in (before_N, after_N)]
-    gradients = [learner.token_gradient(batch, loss, measured=measured) for batch in batches]
+    gradients = [shows.token_gradient(batch, loss, measured=measured) for batch in batches]
     change_L = gradients[1] - gradients[0]
     names = [one.id for group in groups for one in group.trajectories]
     batch = batches[0]
@@ -115,10 +115,10 @@ def probe_gradient(
                 changed=batch.position_L[hit],
                 by=change_L[hit],
                 predicted=-float(weight_M.sum(dtype=np.float64)) * gain + 0.0,  # no −0
-                norm=_norm(learner, batch, np.where(at, change_L, 0)),
+                norm=_norm(shows, batch, np.where(at, change_L, 0)),
             )
         )
-    return GradientProbe(shifts=tuple(shifts), norm=_norm(learner, batch, change_L))
+    return GradientProbe(shifts=tuple(shifts), norm=_norm(shows, batch, change_L))
 
 
 def _row(groups: Sequence[ScoredGroup], trajectory: str, turn: int) -> int:

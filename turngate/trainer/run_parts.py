@@ -8,22 +8,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from turngate.agents.policies.base import Policy
+from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.rollout import Player, Worlds
-from turngate.errors import ConfigError
 from turngate.examine.run import Examining
+from turngate.part_calls import Unusable, handed, ignored
 from turngate.trainer.aside.learning import Asides
 from turngate.trainer.branched_play import Trees
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
+from turngate.trainer.guidance.answers import observed
 from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.guidance.writer import Writer
 from turngate.trainer.learner import MAX_KL, Learner, Measured, Measuring
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import unwatched
+from turngate.trainer.offline.sources import EpisodeSource, PlayedEpisodes
 from turngate.trainer.pack import Aggregate
+from turngate.trainer.publishing import Publishing
 from turngate.trainer.signals.base import Signals
 from turngate.types import Batch, Credit, Group, Metrics, ScoredGroup, TokenRule, derive_seed
 
@@ -38,6 +41,18 @@ class Recorder(Protocol):
 
 def not_kept(batch: Batch, measured: Measured) -> None:
     """Write no batch."""
+
+
+class Reset:
+    """What becomes of the reference after a step: by default it stays as it is."""
+
+    def after(self, step: int, weights: Callable[[], Weights]) -> None:
+        """Called after each step; ``weights`` gives those of the learner."""
+
+    @property
+    def checkpointed(self) -> Mapping[str, Stateful]:
+        """What a checkpoint saves of it."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +83,7 @@ class Run:
     writer: Writer | None = None  # the model that writes for the guide
     reference: Measuring | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
+    lone: bool = False  # whether an episode without siblings is learned from (``CreditRule.alone``)
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
@@ -75,6 +91,9 @@ class Run:
     guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
     batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
     keep_batch: Callable[[Batch, Measured], Path | None] = not_kept  # writes a batch that could not be learned from
+    episodes: EpisodeSource = field(default_factory=PlayedEpisodes)  # what a step learns from: played, or recorded
+    publishing: Publishing = field(default_factory=Publishing)  # after which steps the sampler gets the weights
+    reset: Reset = field(default_factory=Reset)  # when the reference is replaced
     trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
 
     @property
@@ -85,16 +104,17 @@ class Run:
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
         """What a checkpoint saves beside the learner: models that signals train, memories of other parts."""
-        found: dict[str, Stateful] = dict(self.signals.learners)
+        found: dict[str, Stateful] = {**self.signals.learners, **self.publishing.checkpointed}
+        found |= self.reset.checkpointed
         if self.examining is not None:
             found["examine"] = self.examining
         if isinstance(self.guide, Remembering):
-            found["guide"] = _Memory(self.guide)
+            found["guide"] = _Memory("guide", self.guide)
         if self.curriculum is not None and self.curriculum.stateful:
             found["curriculum"] = self.curriculum
         for kind, source in self.asides.sources.items():
             if isinstance(source, Remembering):
-                found[f"aside_{kind}"] = _Memory(source)
+                found[f"aside_{kind}"] = _Memory("aside", source)
         return found
 
     @property
@@ -104,8 +124,7 @@ class Run:
 
     def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
         """Show the results of a step to the guide and to the curriculum, and return their metrics."""
-        self.guide.observe(played)
-        helped = self.guide.metrics() | self.guard.metrics()
+        helped = observed(self.guide, played) | self.guard.metrics()
         if self.curriculum is None:
             return helped
         self.curriculum.observe(played)
@@ -119,18 +138,21 @@ class Run:
 class _Memory:
     """The state of a guide or an aside as a file of a checkpoint."""
 
-    def __init__(self, owner: Remembering) -> None:
-        self._owner = owner
+    def __init__(self, noun: str, owner: Remembering) -> None:
+        self._noun, self._owner = noun, owner
 
     def save(self, path: Path) -> None:
-        """Write it as JSON. Raises ConfigError for a state that is none."""
-        try:
-            text = json.dumps(self._owner.state())
-        except (TypeError, ValueError) as error:
-            name = type(self._owner).__name__
-            raise ConfigError(f"state() of {name} cannot be saved: {error}; it must return JSON") from error
-        path.write_text(text)
+        """Write it as JSON. Raises PartError for a state that is none."""
+        text = handed(self._noun, self._owner.state, take=_json_of, must="JSON: texts, numbers, lists, dictionaries")
+        path.write_text(text, encoding="utf-8")
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
-        self._owner.load(json.loads(path.read_text()))
+        handed(self._noun, self._owner.load, json.loads(path.read_text(encoding="utf-8")), take=ignored, must="")
+
+
+def _json_of(state: object) -> str:
+    try:
+        return json.dumps(state)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unusable(str(error)) from error

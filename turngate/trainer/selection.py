@@ -17,7 +17,18 @@ from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
 from turngate.trainer.guidance.results import solved
-from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, Turn, derive_seed
+from turngate.trainer.shared_turns import shared_columns
+from turngate.types import (
+    SUCCESS_SLACK,
+    BoolArray,
+    IntArray,
+    Score,
+    ScoredGroup,
+    Source,
+    Trajectory,
+    Turn,
+    derive_seed,
+)
 
 ROUNDING = 1e-9
 """A rate may miss a threshold by so much and still count as equal to it."""
@@ -41,7 +52,12 @@ OddOne: TypeAlias = Annotated[
         "numbers are rounded to even, as in the released code; incorrect: a failure."
     ),
 ]
-Threshold: TypeAlias = Annotated[float, Field(description="Least outcome of an episode that counts as a success.")]
+Threshold: TypeAlias = Annotated[
+    float | None,
+    Field(
+        description="Least outcome of an episode that counts as a success; leave it out for what the rubric calls one."
+    ),
+]
 Components: TypeAlias = Annotated[
     Sequence[str],
     Field(description="Names of the process components whose verdicts are used; leave it out to use all."),
@@ -58,8 +74,15 @@ HalfOrSo: TypeAlias = Annotated[
 VoidFact: TypeAlias = Annotated[
     str,
     Field(
-        description="Name of the evidence that is true on a turn which holds neither a complete tool call nor answer."
+        description="Name of the evidence that is true on a void turn. Leave it out for turns without a call that "
+        "could be read."
     ),
+]
+PerTask: TypeAlias = Annotated[
+    int, Field(description="Most successes of a task that stay, so that easy tasks do not crowd out others.", ge=1)
+]
+Distinct: TypeAlias = Annotated[
+    bool, Field(description="Whether, of successes with the same actions in the same states, only the first stays.")
 ]
 MostCopied: TypeAlias = Annotated[
     float,
@@ -74,7 +97,7 @@ def prof(
     mode: Dropped = "both",
     one_sided: OneSidedGroups = "trim",
     odd: OddOne = "even",
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     components: Components = (),
     min_turns: MinTurns = 2,
     max_turns: MaxTurns = 30,
@@ -82,7 +105,7 @@ def prof(
 ) -> BoolArray:
     """PROF: keeps the siblings whose process verdicts fit their outcomes best, successes and failures in balance.
 
-    ``c = (2o − 1) · mean 2(s − s̄)``, o = 1 where the outcome reaches ``threshold``, s the process verdicts of the
+    ``c = (2o − 1) · mean 2(s − s̄)``, o = 1 for a success, s the process verdicts of the
     ledger before any gate, less 10 for fewer than ``min_turns`` or more than ``max_turns`` of them. The verdict of a
     component with a negative weight counts against the episode; ``components`` names those that count, left out all do.
     ``mode``, ``one_sided`` and ``odd`` are those of ``rewards.consistency.prof_keep``; ``seed`` is for mode "correct".
@@ -92,7 +115,7 @@ def prof(
     without any verdict the first ones do. Raises ShapeError for a score without an outcome, ConfigError as
     ``prof_keep`` does.
     """
-    outcome_B = np.array([_outcome(group, row) >= threshold for row in range(len(group.scores))], np.float64)
+    outcome_B = np.array([_succeeded(group, row, threshold) for row in range(len(group.scores))], np.float64)
     verdicts = [_verdicts(score, components) for score in group.scores]
     process_N = np.array([value for values in verdicts for value in values], np.float64)
     owner_N = np.repeat(np.arange(len(verdicts)), [len(values) for values in verdicts])
@@ -108,6 +131,29 @@ def prof(
         odd=odd,
         seed=own_seed,
     )
+
+
+def successes(group: ScoredGroup, *, most: PerTask = 4, distinct: Distinct = True) -> BoolArray:
+    """RAFT: keeps successes, at most ``most`` of each task and none twice, to be imitated.
+
+    Successes are the rubric's, unless a gate closed what they were paid for it. Two are the same if every turn shows
+    the same state and the same action (``shared_columns``), whatever was thought; the first ones stay.
+
+    Source: filtered behaviour cloning, RAFT, https://arxiv.org/abs/2304.06767; the cap and the comparison of actions
+    are the methods sheet's (E6). Use it with a credit rule that compares no siblings, such as "imitate": under others
+    a lone success teaches nothing. Known weakness: lucky successes are imitated too. Raises ConfigError for most < 1.
+    """
+    if most < 1:
+        raise ConfigError(f"successes: most is {most}; at least one success of a task must stay")
+    stays_B = np.zeros(len(group.trajectories), np.bool_)
+    seen: set[tuple[int, ...]] = set()
+    for row, (trajectory, score) in enumerate(zip(group.trajectories, group.scores, strict=True)):
+        acts = tuple(shared_columns([trajectory])["act_N"].tolist())
+        open_ = all(event.factor for event in score.ledger if event.kind == "outcome")
+        if solved(score) and open_ and stays_B.sum() < most and not (distinct and acts in seen):
+            stays_B[row] = True
+            seen.add(acts)
+    return stays_B
 
 
 def balanced(group: ScoredGroup, *, low: float | None = None, high: float | None = None) -> BoolArray:
@@ -142,7 +188,7 @@ def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:
     """
     if n_keep is not None and n_keep < 1:
         raise ConfigError(f"dcpo: n_keep is {n_keep}; at least one trajectory of each group must stay")
-    paid_B = np.array([score.total for score in group.scores])
+    paid_B = np.array([score.compared.total for score in group.scores])
     length_B = np.array([_policy_tokens(trajectory) for trajectory in group.trajectories])
     cohort_B = _cohorts(group.trajectories)
     stays_B = np.zeros(len(paid_B), np.bool_)
@@ -158,17 +204,18 @@ def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:
     return stays_B
 
 
-def without_void(group: ScoredGroup, *, evidence: VoidFact = "void_turn") -> BoolArray:
+def without_void(group: ScoredGroup, *, evidence: VoidFact = "") -> BoolArray:
     """SimpleTIR: drops episodes with a void turn, one that holds neither a complete tool call nor an answer.
 
-    ``evidence`` names the fact that is true on a void turn; a turn where it was not measured is not void. Source: https://arxiv.org/abs/2509.02479,
-    which leaves void trajectories in the statistics of their group and out of the loss; here they are out of both.
+    Void is a turn of which no call could be read (``Action.parse_error``); with ``evidence``, one on which that fact is
+    true, and a turn where it was not measured is not. Source: https://arxiv.org/abs/2509.02479, which leaves void
+    trajectories in the statistics of their group and out of the loss; here they are out of both.
     Known weakness: a collapse of the format becomes invisible, so watch how many are dropped (0.2 is alarming).
     """
-    return np.array([not _happened(trajectory, evidence) for trajectory in group.trajectories], np.bool_)
+    return np.array([not _has_void_turn(trajectory, evidence) for trajectory in group.trajectories], np.bool_)
 
 
-def without_copies(group: ScoredGroup, *, at_most: MostCopied = MOST_COPIED, threshold: Threshold = 1.0) -> BoolArray:
+def without_copies(group: ScoredGroup, *, at_most: MostCopied = MOST_COPIED, threshold: Threshold = None) -> BoolArray:
     """Leak guard: drops successes that repeat the hint which learning takes out of their context, or speak of it.
 
     Such an episode would teach the policy to say what it was told, in a context that does not tell it. True for all but
@@ -177,7 +224,7 @@ def without_copies(group: ScoredGroup, *, at_most: MostCopied = MOST_COPIED, thr
     """
     return np.array(
         [
-            _outcome(group, row) < threshold - 1e-6 or _copied(trajectory) <= at_most
+            not _succeeded(group, row, threshold) or _copied(trajectory) <= at_most
             for row, trajectory in enumerate(group.trajectories)
         ],
         np.bool_,
@@ -203,8 +250,13 @@ def _outcome(group: ScoredGroup, row: int) -> float:
     return outcome
 
 
+def _succeeded(group: ScoredGroup, row: int, threshold: float | None) -> bool:
+    outcome = _outcome(group, row)
+    return solved(group.scores[row]) if threshold is None else outcome >= threshold - SUCCESS_SLACK
+
+
 def _verdicts(score: Score, components: Sequence[str]) -> list[float]:
-    events = [event for event in score.ledger if event.kind == "process"]
+    events = [event for event in score.compared.ledger if event.kind == "process"]
     wanted = [event for event in events if event.weight and (not components or event.name in components)]
     return [event.value if event.weight > 0 else -event.value for event in wanted]
 
@@ -213,8 +265,10 @@ def _policy_tokens(trajectory: Trajectory) -> int:
     return sum(int(np.count_nonzero(turn.source == Source.POLICY)) for turn in trajectory.turns)
 
 
-def _happened(trajectory: Trajectory, evidence: str) -> bool:
-    return any(fact.value is True for fact in trajectory.record().evidence if fact.name == evidence)
+def _has_void_turn(trajectory: Trajectory, evidence: str) -> bool:
+    if evidence:
+        return any(fact.value is True for fact in trajectory.record().evidence if fact.name == evidence)
+    return any(turn.action.parse_error is not None for turn in trajectory.turns)
 
 
 def _cohorts(trajectories: Sequence[Trajectory]) -> IntArray:

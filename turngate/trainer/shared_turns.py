@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -36,30 +35,12 @@ def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
     }
 
 
-def times_played(trajectories: Sequence[Trajectory]) -> Int64Array:
-    """In how many of these trajectories each turn is, because they branched off each other after it: int64[N].
-
-    The forced turns of a retry are turns of its own, also where they repeat those of another episode. Where episodes
-    were taken out, ``regrafted`` must have joined what is left of their trees.
-    """
-    known = {trajectory.id: trajectory for trajectory in trajectories}
-    branched = {one.id: one.parent for one in trajectories if one.parent is not None and left(one, known) is not None}
-    keys: list[tuple[str, int]] = []
-    for trajectory in trajectories:
-        for index in range(len(trajectory.turns)):
-            owner = trajectory.id
-            while owner in branched and index < branched[owner][1]:
-                owner = branched[owner][0]
-            keys.append((owner, index))
-    times = Counter(keys)
-    return np.array([times[key] for key in keys], np.int64)
-
-
 def regrafted(trajectories: Sequence[Trajectory], stays_B: BoolArray) -> tuple[Trajectory, ...]:
     """The trajectories that stay, joined to the trees that are left when the others are taken out.
 
     Where one is taken out off which others branched, the branch that shares most turns with it stands in its place, and
-    the others then branch off that. So turns that several share still belong to one of them, and all are still the
+    the others then branch off that; in the place of a root it has its seed, by which their environment was reset, so
+    that it can be replayed. So turns that several share are still known to be the same, and all are still the
     episodes of one tree.
     """
     kept = {one.id: one for one in trajectories}
@@ -76,7 +57,8 @@ def regrafted(trajectories: Sequence[Trajectory], stays_B: BoolArray) -> tuple[T
         place = gone.parent
         if above is not None and place is not None:
             place = (above.id, min(place[1], shared))
-        kept[heir.id] = replace(heir, parent=place)
+        seed = heir.seed if above is not None else gone.seed  # by that of its root the environment was reset
+        kept[heir.id] = replace(heir, parent=place, seed=seed)
     return tuple(kept[one.id] for one in trajectories if one.id in kept)
 
 
@@ -102,7 +84,7 @@ def _act(env_id: str, turn: Turn) -> int:
 
 def _done(action: Action) -> tuple[str, str]:
     if not action.calls:
-        return "text", action.text
+        return "cut off" if action.cut_off else "text", action.text
     calls = [[call.name, call.arguments] for call in action.calls]
     return "calls", json.dumps(calls, sort_keys=True, ensure_ascii=False, default=repr)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,16 +19,18 @@ from turngate.trainer.aside.learning import AsideBatch, add_beside, learn_apart
 from turngate.trainer.broken_batch import keeping
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
 from turngate.trainer.contexts import without_hints
-from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import keep
 from turngate.trainer.learner import measured_for
 from turngate.trainer.monitoring import credit_metrics
+from turngate.trainer.offline.answers import waves_of
+from turngate.trainer.offline.ratios import ratio_metrics
+from turngate.trainer.offline.sources import Waves
 from turngate.trainer.pack import by_turn, pack, split
 from turngate.trainer.run_parts import Run
 from turngate.trainer.shared_turns import sampled_turns
 from turngate.trainer.signals.base import AfterCredit
 from turngate.trainer.table import tabulate
-from turngate.trainer.waves import Waves, play_waves
+from turngate.trainer.waves import play_waves
 from turngate.types import (
     Batch,
     Ending,
@@ -48,7 +51,7 @@ PROBES = 2  # episodes of which turns are sampled again after each publish (see 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What was played in a step and is to be learned from: ``waves``, and ``asides`` beside them.
+    """What a step has and is to learn from: ``waves``, and ``asides`` beside them.
 
     ``n_tasks`` is how many tasks the step was given, before any refill. ``found`` are the metrics of the asides and
     ``observed`` those of guide and curriculum, which have seen the results. ``clock`` goes on in the later stages.
@@ -81,12 +84,12 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
 
 
 async def collect(run: Run, tasks: Sequence[Task], step: int) -> Collected:
-    """Play the tasks with the sampler's weights, and show the results to guide and curriculum. The learner stays as it
-    is."""
+    """Get the episodes of the step, played with the sampler's weights or recorded before, and show those that were
+    played to guide and curriculum. The learner stays as it is."""
     clock = Clock()
-    waves = await play_waves(run, tasks, step, clock)
+    waves = await waves_of(run.episodes, partial(play_waves, run, step=step, clock=clock), tasks, step)
     with clock("collect"):
-        asides, found = await run.asides.batches(waves.played, step)
+        asides, found = await run.asides.batches(waves.played or waves.replayed, step)
     observed = run.observe(waves.played)
     return Collected(
         step=step, n_tasks=len(tasks), waves=waves, asides=asides, found=found, observed=observed, clock=clock
@@ -100,9 +103,12 @@ def update(run: Run, collected: Collected) -> Updated:
     Raises RunError where no episode is usable, and what ``learn`` raises.
     """
     scored, asides, clock = collected.waves.groups, collected.asides, collected.clock
-    kept, drops = keep(scored, run.filters, most=collected.n_tasks if run.batches > 1 else None)
+    most = collected.n_tasks if run.batches > 1 else None
+    kept, drops = keep(scored, run.filters, most=most, lone=run.lone)
     kept = without_hints(kept)
-    metrics = summarize(scored, waits=run.waits) | drops | collected.waves.metrics | collected.found
+    metrics = (
+        summarize(collected.waves.fresh or scored, waits=run.waits) | drops | collected.waves.metrics | collected.found
+    )
     if kept:
         with clock("credit"):
             table, after_credit = run.signals.measure(kept, tabulate(kept))
@@ -121,15 +127,17 @@ async def finish(run: Run, collected: Collected, updated: Updated) -> Metrics:
     """Publish the new weights, if there are any, and record the step. Returns all metrics of the step."""
     step, waves, clock = collected.step, collected.waves, collected.clock
     metrics = dict(updated.metrics)
-    if updated.moved:
+    if run.publishing.due(step, moved=updated.moved):
         with clock("publish"):
             metrics |= await publish_checked(run, waves.groups, step)
-    metrics |= collected.observed
+    run.reset.after(step, run.learner.weights)
+    metrics |= collected.observed | run.publishing.metrics(step)
     with clock("record"):
-        run.store.write(step, waves.groups)
+        if waves.fresh:
+            run.store.write(step, waves.fresh)
         if waves.unused:
             run.store.write(step, waves.unused, phase=UNUSED)
-        metrics |= run.watch(step, waves.groups, metrics)
+        metrics |= run.watch(step, waves.fresh, metrics)
     return metrics | clock
 
 
@@ -148,7 +156,7 @@ def learn(
     ``first`` marks the first batch of a run, on which the learner's log-probabilities are compared with the sampler's.
     Raises MismatchError where they differ, RunError for updates that move the policy too far.
     """
-    metrics = _check(run, batch) if first else {}
+    metrics = (_check(run, batch) if first else {}) | ratio_metrics(batch, run.learner)
     returns, noted = after_credit(table)
     parts = [  # all columns are measured before the first update
         (part, measured_for(run.loss, part, run.learner, run.reference) | own)
@@ -166,8 +174,11 @@ def learn(
 
 
 async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) -> Metrics:
-    """Give the new weights to the sampler and check that it samples with them. Raises MismatchError if not."""
-    await run.policy.publish(run.learner.weights(), step)
+    """Give the new weights to the sampler and check that it samples with them. Raises MismatchError if not.
+
+    The check samples anew, so it is as right on recorded episodes: they only say what is observed.
+    """
+    await run.publishing.publish(run.policy, run.learner.weights(), step)
     played = longest([trajectory for group in scored for trajectory in group.trajectories if trajectory.turns], PROBES)
     spoken = await probe(run.player, played, seed=run.seed_at(step))
     return _check(run, spoken) | {"policy/version": float(step)}
@@ -182,6 +193,8 @@ def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
     """Success and payments of a step, and of each environment where there are several (``env/NAME/…``).
 
     Unusable episodes are counted and left out of the averages, except of ``success_of_all``, where they are failures.
+    In ``paid`` a verdict that could not be had counts as the siblings' mean (``Score.compared``); how often that was is
+    ``missing_shares``. ``cut_off_share`` is the share of the turns that were cut off at their token limit.
     Raises RunError if no episode is usable. With ``waits``, scores need facts of examiners, which may be missing for a
     step (a judge's server is down): that is logged, and RunError is raised only if all episodes of the step broke.
     """
@@ -201,14 +214,24 @@ def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
         by_env.setdefault(trajectory.task.env_id, []).append((trajectory, score))
     apart = by_env if len(by_env) > 1 else {}
     own = [{f"env/{name}/{key}": value for key, value in _means(some).items()} for name, some in apart.items()]
-    return {f"train/{key}": value for key, value in _means(pairs).items()} | {
-        k: v for one in own for k, v in one.items()
+    means = {f"train/{key}": value for key, value in _means(pairs).items()}
+    return means | {k: v for one in own for k, v in one.items()} | missing_shares(pairs)
+
+
+def missing_shares(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
+    """``reward/NAME/missing_share``: share of the usable episodes in which a verdict of the component NAME was due and
+    could not be had; for every process and penalty component that was paid or missing somewhere."""
+    scores = [score for _, score in pairs if score.usable]
+    paid = {event.name for score in scores for event in score.ledger if event.kind != "outcome"}
+    names = sorted(paid.union(*(score.missing for score in scores)))
+    return {
+        f"reward/{name}/missing_share": sum(name in score.missing for score in scores) / len(scores) for name in names
     }
 
 
 def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     usable = [(trajectory, score) for trajectory, score in pairs if score.usable]
-    successes = sum((score.outcome or 0.0) >= SUCCESS for _, score in usable)
+    successes = sum(bool(score.success) for _, score in usable)
     of_all = {
         "unusable_share": 1 - len(usable) / len(pairs),
         "agent_fault_share": sum(t.ending is Ending.AGENT_FAULT for t, _ in pairs) / len(pairs),
@@ -217,13 +240,15 @@ def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     if not usable:
         return of_all
     sources = [turn.source for trajectory, _ in usable for turn in sampled_turns(trajectory)]
+    cuts = [turn.action.cut_off for trajectory, _ in usable for turn in sampled_turns(trajectory)]
     n_tokens = sum(int(np.count_nonzero(source == Source.POLICY)) for source in sources)
     return {
         "success": successes / len(usable),
         "outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),
-        "paid": float(np.mean([score.total for _, score in usable])),
+        "paid": float(np.mean([score.compared.total for _, score in usable])),
         "turns": float(np.mean([len(trajectory.turns) for trajectory, _ in usable])),
         "finished_share": float(np.mean([trajectory.ending.terminated for trajectory, _ in usable])),
+        "cut_off_share": sum(cuts) / max(len(cuts), 1),
         "sampled_tokens": float(n_tokens),
         **of_all,
     }

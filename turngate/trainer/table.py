@@ -17,11 +17,13 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
 
     Cohorts (``Trajectory.cohort``: task, guidance kind and level) are dense numbers in order of appearance. Payments
     for a whole episode are booked on its last turn. So is the payment for a process verdict on a whole episode, but
-    ``process_N`` of that turn does not contain the verdict. Raises ShapeError, naming the trajectory, for a score that
-    is not usable (filters drop those), for a reward of another length than its turns and for a process verdict on a
-    turn that it does not have.
+    ``process_N`` of that turn does not contain the verdict. Where verdicts could not be had, all columns hold what
+    the episode is compared by (``Score.compared``), with the siblings' mean in their place. Raises ShapeError, naming
+    the trajectory, for a score that is not usable (filters drop those), for a reward of another length than its turns
+    and for a process verdict on a turn that it does not have.
     """
-    pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
+    scored = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
+    pairs = [(trajectory, score.compared) for trajectory, score in scored]
     for trajectory, score in pairs:
         _validate(trajectory, score)
     cohorts: dict[object, int] = {}
@@ -41,6 +43,7 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
         measured=_measured([trajectory for trajectory, _ in pairs])
         | {
             "unplaced_B": np.array([0.0 if t.turns else score.total for t, score in pairs], np.float32),
+            "won_B": np.array([_won(score) for _, score in pairs], np.bool_),
             "settled_B": np.array([_settled(score) for _, score in pairs], np.float32),
             "process_paid_N": np.array([value for _, _, paid in columns for value in paid], np.float32),
         }
@@ -90,6 +93,11 @@ def _verdicts(trajectory: Trajectory, score: Score) -> tuple[list[float], list[b
     ]
     is_open = [bool(weight) or not closed_by for weight, closed_by in zip(open_weight, closed_weight, strict=True)]
     return process, is_open, paid
+
+
+def _won(score: Score) -> bool:
+    """Whether the episode is a success that no gate, such as a veto, took the outcome's payment from."""
+    return bool(score.success) and all(event.factor for event in score.ledger if event.kind == "outcome")
 
 
 def _settled(score: Score) -> float:

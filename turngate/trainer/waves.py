@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -18,14 +18,16 @@ import numpy as np
 
 from turngate.agents.forced import Forced
 from turngate.agents.rollout import play_groups
-from turngate.errors import ConfigError, RunError
+from turngate.errors import RunError
 from turngate.examine.run import Stage
 from turngate.metrics import Clock
 from turngate.trainer.branch_costs import branch_metrics
 from turngate.trainer.filling import Filling
 from turngate.trainer.guidance import Guide, NoGuide, Plan
+from turngate.trainer.guidance.answers import first_wave, next_wave, settled
 from turngate.trainer.guidance.results import solved, success_rate, unguided
 from turngate.trainer.guidance.writer import consult, prepare
+from turngate.trainer.offline.sources import Waves
 from turngate.trainer.run_parts import Run
 from turngate.trainer.shared_turns import regrafted
 from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
@@ -37,22 +39,15 @@ Unused: TypeAlias = Literal["replaced", "tried", "failed_experts"]
 not the best, or not better; it was played from beginning to end by somebody else, and failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waves:
-    """What was played in a step. ``groups`` are learned from, ``played`` has all episodes, one group per task, and
-    ``unused`` those of them that are in no group."""
-
-    groups: list[ScoredGroup]
-    played: list[ScoredGroup]
-    unused: list[ScoredGroup]
-    metrics: Metrics
-
-
-async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -> Waves:
+async def play_waves(
+    run: Run, tasks: Sequence[Task], step: int, clock: Clock, *, group_size: int | None = None
+) -> Waves:
     """Play the tasks of a step until the guide wants no more of any; and further ones, where a run refills its steps.
 
-    Raises ConfigError for a plan that cannot be played, RunError for a guide that does not stop.
+    ``group_size``: episodes of each task; None: those of the run. Raises PartError for a plan that cannot be played,
+    RunError for a guide that does not stop.
     """
+    run = run if group_size is None else replace(run, group_size=group_size)
     courses: list[_Course] = []
     groups_scored: list[ScoredGroup] = []
     filling, examined, waves = Filling(run, len(tasks)), dict[str, float](), 0
@@ -63,7 +58,9 @@ async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -
             courses, waves = courses + batch, waves + n
             with clock("reward"):
                 groups_scored += [
-                    run.guide.settle(group, course.scored()) for course in batch for group in course.learned(run, step)
+                    settled(run.guide, group, course.scored())
+                    for course in batch
+                    for group in course.learned(run, step)
                 ]
                 tasks = filling.further(groups_scored)
     played = [course.scored() for course in courses]
@@ -83,11 +80,11 @@ async def _play_batch(
 ) -> tuple[Metrics, int]:
     """Play some tasks until the guide wants no more of any; the metrics of the examiners, and the number of waves."""
     await prepare(run.guide, run.writer, [course.task for course in courses], seed=_seed(run, step, 0))
-    plans: list[Plan | None] = [run.guide.plan(course.task, run.group_size) for course in courses]
+    plans: list[Plan | None] = [first_wave(run.guide, course.task, run.group_size) for course in courses]
     examined: Metrics = {}
     wave = 0
     while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
-        _check(run.guide, active, wave)
+        _refuse_endless(run.guide, active, wave)
         active = [(course, run.guard.allowed(course.task, plan)) for course, plan in active]
         with clock("collect"):
             groups, examined = await _play(run, stage, active, _seed(run, step, wave))
@@ -98,7 +95,7 @@ async def _play_batch(
         asked = [course.scored() for course, _ in active]
         await consult(run.guide, run.writer, asked, wave=wave, seed=_seed(run, step, wave))
         plans = [
-            None if plan is None else run.guide.again(course.scored(), wave)
+            None if plan is None else next_wave(run.guide, course.scored(), wave, rows=len(course.rows))
             for course, plan in zip(courses, plans, strict=True)
         ]
     return examined, wave
@@ -108,16 +105,10 @@ def _seed(run: Run, step: int, wave: int) -> int:
     return derive_seed(run.seed_at(step), "wave", wave) if wave else run.seed_at(step)
 
 
-def _check(guide: Guide, active: Sequence[tuple[_Course, Plan]], wave: int) -> None:
-    """Refuse waves without end and plans without episodes."""
-    name, task = type(guide).__name__, active[0][0].task.id
+def _refuse_endless(guide: Guide, active: Sequence[tuple[_Course, Plan]], wave: int) -> None:
     if wave >= MAX_WAVES:
+        name, task = type(guide).__name__, active[0][0].task.id
         raise RunError(f"{name} wants wave {wave} of task '{task}'; again() must answer None before that")
-    for course, plan in active:
-        if not isinstance(plan, Plan):
-            raise ConfigError(f"{name} plans {plan!r:.80}; it must return a Plan: Plan(entries=[…])")
-        if not plan.entries:
-            raise ConfigError(f"{name} plans wave {wave} of task '{course.task.id}' without an episode; plan None")
 
 
 async def _play(
@@ -198,7 +189,7 @@ class _Course:
 
     def _worth(self, row: int) -> tuple[bool, float, float]:
         score = self.scores[row]
-        return score.usable, score.outcome or 0.0, score.total
+        return score.usable, score.outcome or 0.0, score.compared.total
 
     def _grafted(self, rows: Sequence[int]) -> tuple[Trajectory, ...]:
         """The episodes of some rows in their order, without those of the others that they branched off."""

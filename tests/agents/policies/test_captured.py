@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.helpers import architectures, models, templates
+from tests.helpers.rounding import assert_alike, assert_logprobs, pass_tolerance
 from tests.helpers.tapes import Tapes
 from turngate.agents.chat import Chat
 from turngate.agents.policies import captured
@@ -54,6 +55,7 @@ class Pair:
         self.captured = CapturedForward(model, self.caches[0], self.recorder)
         self.plain = HubForward(model, self.caches[1])
         self.filled, self._rng = dict.fromkeys(range(SLOTS), 0), np.random.default_rng(seed)
+        self._model = model
 
     @torch.inference_mode()
     def feed(self, **lengths):
@@ -65,10 +67,19 @@ class Pair:
             self.filled[row] += length
         return self.captured(feeds), self.plain(feeds)
 
-    def agree(self, atol, *passes):
+    def within(self, **norms):
+        """How far states may be apart; see ``pass_tolerance``."""
+        return pass_tolerance(self._model, tokens=max(self.filled.values()), **norms)
+
+    def agree(self, *passes, exactly=False):
         for lengths in passes:
             ours, plain = self.feed(**lengths)
-            torch.testing.assert_close(ours, plain, atol=atol, rtol=0)
+            assert_alike(ours, plain, 0 if exactly else self.within())
+
+
+def apart(states, others):
+    """The largest distance between two states, as a share of the second's norm."""
+    return float(((states - others).float().norm(dim=-1) / others.float().norm(dim=-1)).max())
 
 
 def rows(*which, n=1):
@@ -102,7 +113,6 @@ def test_every_architecture_is_captured_and_computes_the_same(name, warned):
     """Rows that pause, rows without neighbours, a turn that begins beside others, longer than any window."""
     pair = Pair(architectures.model(name))
     pair.agree(
-        1e-5,
         {f"r{row}": 30 + row for row in range(SLOTS)},
         rows(*range(SLOTS)),
         rows(*range(SLOTS)),
@@ -127,9 +137,19 @@ def test_in_bfloat16_it_agrees_to_rounding(name, warned):
     for _ in range(4):
         ours, plain = pair.feed(**rows(*range(SLOTS)))
         assert ours.dtype == torch.bfloat16
-        apart = ((ours - plain).float().norm(dim=-1) / plain.float().norm(dim=-1)).max()
-        assert apart < 0.03
+        assert apart(ours, plain) < pair.within(norms=True)
     assert (pair.captured.buckets, pair.captured.problem, warned()) == ((Bucket(6, 128),), "", [])
+
+
+@FAMILIES
+def test_values_that_are_remembered_a_column_beside_theirs_are_far_beyond_rounding(name):
+    """In the last layer alone. The tolerance of this file is for rounding, and must not hide what is wrong."""
+    pair = Pair(architectures.model(name))
+    pair.feed(r0=60)
+    _, values = pair.caches[0].read(1, slice(0, 1), 128)
+    values[0, :, 1:60] = values[0, :, :59].clone()
+    ours, plain = pair.feed(r0=1)
+    assert apart(ours, plain) > 100 * pair.within()
 
 
 @FAMILIES
@@ -162,34 +182,34 @@ class _Only(TorchDispatchMode):
 def test_weights_that_are_changed_in_place_are_seen():
     model, other = architectures.model("qwen3"), architectures.model("qwen3", seed=1)
     pair = Pair(model)
-    pair.agree(1e-5, rows(*range(SLOTS), n=9), rows(*range(SLOTS)))
+    pair.agree(rows(*range(SLOTS), n=9), rows(*range(SLOTS)))
     before, _ = pair.feed(**rows(*range(SLOTS)))
     with torch.no_grad():
         for weight, new in zip(model.parameters(), other.parameters(), strict=True):
             weight.copy_(new)
     after, plain = pair.feed(**rows(*range(SLOTS)))
-    torch.testing.assert_close(after, plain, atol=1e-5, rtol=0)
+    assert_alike(after, plain, pair.within())
     assert not torch.allclose(before, after, atol=0.1)
     assert pair.recorder.recorded == 1
 
 
 def test_a_cache_that_grew_is_recorded_anew(warned):
     pair = Pair(architectures.model("qwen3"))
-    pair.agree(1e-5, rows(0, 1, n=120), rows(0, 1), rows(0, 1))
+    pair.agree(rows(0, 1, n=120), rows(0, 1), rows(0, 1))
     assert pair.captured.buckets == (Bucket(2, 128),)
     for cache in pair.caches:
         cache.reserve(300)
-    pair.agree(1e-5, rows(0, 1), rows(0, 1))
+    pair.agree(rows(0, 1), rows(0, 1))
     assert pair.captured.buckets == (Bucket(2, 128),)
     assert pair.recorder.recorded == 2
-    pair.agree(1e-5, rows(0, 1, n=10), rows(0, 1), rows(0, 1, n=150), rows(0, 1))
+    pair.agree(rows(0, 1, n=10), rows(0, 1), rows(0, 1, n=150), rows(0, 1))
     assert pair.captured.buckets == (Bucket(2, 128), Bucket(2, 256), Bucket(2, 512))
     assert warned() == []
 
 
 def test_a_result_stays_what_it_was_when_the_step_is_repeated():
     pair = Pair(architectures.model("qwen3"))
-    pair.agree(1e-5, rows(0, 1, n=9), rows(0, 1))
+    pair.agree(rows(0, 1, n=9), rows(0, 1))
     first, _ = pair.feed(**rows(0, 1))
     before = first.clone()
     second, _ = pair.feed(**rows(0, 1))
@@ -199,11 +219,11 @@ def test_a_result_stays_what_it_was_when_the_step_is_repeated():
 
 def test_a_row_that_moved_is_read_where_it_is():
     pair = Pair(architectures.model("qwen3"))
-    pair.agree(1e-5, {"r0": 5, "r1": 8, "r2": 11, "r3": 3}, rows(0, 1, 2, 3))
+    pair.agree({"r0": 5, "r1": 8, "r2": 11, "r3": 3}, rows(0, 1, 2, 3))
     for cache in pair.caches:
         cache.copy(3, 1, pair.filled[3])
     pair.filled[1] = pair.filled[3]
-    pair.agree(1e-5, rows(0, 1, 2), rows(1, 2))
+    pair.agree(rows(0, 1, 2), rows(1, 2))
 
 
 def test_padding_writes_to_no_row_that_takes_part():
@@ -246,7 +266,7 @@ def rotation_by_length():
 )
 def test_a_model_whose_work_depends_on_the_numbers_goes_the_plain_way(make, why, warned):
     pair = Pair(make())
-    pair.agree(1e-5, rows(0, 1, n=9), rows(0, 1), rows(0, 1), {"r0": 1, "r1": 4})
+    pair.agree(rows(0, 1, n=9), rows(0, 1), rows(0, 1), {"r0": 1, "r1": 4})
     assert why in pair.captured.problem
     (message,) = warned()
     assert message.startswith(f"decode steps of {type(make()).__name__} cannot be captured ({pair.captured.problem})")
@@ -262,7 +282,7 @@ def test_a_recording_that_fails_is_told(warned):
         return record
 
     pair = Pair(architectures.model("qwen3"), failing)
-    pair.agree(0, rows(0, 1, n=9), rows(0, 1), rows(0, 1))
+    pair.agree(rows(0, 1, n=9), rows(0, 1), rows(0, 1), exactly=True)
     assert len(warned()) == 1
     assert "cannot be captured (CUDA error: out of something): each goes" in warned()[0]
 
@@ -278,7 +298,7 @@ def test_a_recording_that_computes_something_else_is_told_and_leaves_no_trace(wa
         return record
 
     pair = Pair(architectures.model("qwen3"), stale)
-    pair.agree(0, rows(0, 1, n=9), rows(0, 1), rows(0, 1), rows(0))
+    pair.agree(rows(0, 1, n=9), rows(0, 1), rows(0, 1), rows(0), exactly=True)
     (message,) = warned()
     assert "(with 2 rows and 128 columns a state differs by " in message
     assert " of its norm): each goes through the model's modules" in message
@@ -293,9 +313,9 @@ def test_each_size_is_compared_at_its_first_use(warned):
             return replay if self.recorded == 1 else lambda: replay() * 1.5
 
     pair = Pair(architectures.model("qwen3"), Worse())
-    pair.agree(1e-5, rows(*range(SLOTS), n=9), rows(0, 1), rows(0, 1))
+    pair.agree(rows(*range(SLOTS), n=9), rows(0, 1), rows(0, 1))
     assert (pair.captured.buckets, warned()) == ((Bucket(2, 128),), [])
-    pair.agree(1e-5, rows(0, 1, 2), rows(0, 1))
+    pair.agree(rows(0, 1, 2), rows(0, 1))
     assert (pair.captured.buckets, len(warned())) == ((), 1)
 
 
@@ -311,7 +331,7 @@ def test_weights_that_are_no_numbers_are_not_held_against_the_step(warned):
     assert (pair.captured.buckets, warned()) == ((), [])
     with torch.no_grad():
         weight.copy_(sound)
-    pair.agree(1e-5, rows(0, 1))
+    pair.agree(rows(0, 1))
     assert (pair.captured.buckets, warned()) == ((Bucket(2, 128),), [])
 
 
@@ -356,10 +376,11 @@ def test_an_engine_samples_the_same_with_captured_steps(temperature, step, warne
         lambda model, cache: CapturedForward(model, cache, tapes, step and step(model, cache)), temperature=temperature
     )
     _, plain = played(HubForward, temperature=temperature)
+    within = pass_tolerance(models.model(), tokens=200)
     for one, other in zip(ours, plain, strict=True):
         np.testing.assert_array_equal(one.ids(), other.ids())
         for mine, its in zip(one.turns, other.turns, strict=True):
-            np.testing.assert_allclose(mine.completion.logprobs_K, its.completion.logprobs_K, atol=1e-5)
+            assert_logprobs(mine.completion.logprobs_K, its.completion.logprobs_K, within)
     assert len(policy._forward.buckets) == tapes.recorded >= 3
     assert warned() == []
 
@@ -393,7 +414,7 @@ def test_an_engine_in_bfloat16_samples_what_its_model_says(name, warned, monkeyp
             said = turn.completion.logprobs_K
             apart.append(np.abs(said - naive[start : start + len(said)]).max())
             start += len(said)
-    assert 0 < max(apart) < 0.1
+    assert max(apart) < pass_tolerance(source, tokens=200)
     assert policy._forward.buckets
     assert warned() == []
 

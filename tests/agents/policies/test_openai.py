@@ -16,10 +16,13 @@ from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.server import ChatServer
 from turngate.envs.pool import EnvPool
 from turngate.errors import ConfigError, OutOfRoom, PolicyError, ShapeError
+from turngate.tools.read import parse
+from turngate.tools.tool import Parameter, Tool
 from turngate.trainer.pack import pack_demonstrations
 from turngate.types import EndedBy, Ending, Message, Request, Sampling
 
 HELLO = (Message(role="user", content="Hello?"),)
+PAY = (Tool(name="pay", description="Pay.", parameters=(Parameter(name="amount", annotation=float),)),)
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +104,39 @@ def test_a_server_in_trouble_is_asked_again(trouble):
     assert (said.text, len(server.heard)) == ("Here.", 3)
     if isinstance(trouble, tuple) and trouble[2]:
         assert time.monotonic() - start_s >= 0.4  # twice what Retry-After asked for
+
+
+PARTS = [{"type": "text", "text": "pay "}, {"type": "text", "text": "3"}]
+
+
+def said_by(content, *, finish="stop", **message):
+    """What the policy hands back where the reply has this content."""
+    body = completion(content, finish=finish, **message)
+    with chat_server.serving(lambda *_: (200, body, {})) as server:
+        return asked(policy(server, attempts=1), request())[0]
+
+
+def test_parts_of_a_reply_are_joined_and_an_unknown_form_is_no_reply():
+    assert said_by(PARTS).text == "pay 3"
+    assert said_by([*PARTS, {"type": "thinking", "thinking": "hm"}, None]).text == "pay 3"
+    for content in ({"text": "pay 3"}, 3, [{"type": "text", "text": {"value": "pay 3"}}], [["pay 3"]]):
+        assert isinstance(said_by(content), PolicyError), content
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("finish", "arguments", "n_calls"), [
+    ("tool_calls", '{"amount": 3}', 1), ("length", '{"amount": 3}', 0), ("length", '{"amount": 3', 0),
+    ("tool_calls", '{"amount": NaN}', 0), ("length", "", 0),
+    ("tool_calls", '{"amount": -Infinity}', 0), ("tool_calls", '{"amount": "NaN"}', 0),
+])  # fmt: skip
+def test_half_a_call_and_no_number_are_never_carried_out(count, finish, arguments, n_calls):
+    call = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": arguments}}
+    whole = {"id": "b", "type": "function", "function": {"name": "pay", "arguments": '{"amount": 1}'}}
+    said = said_by(None, finish=finish, tool_calls=[whole, call][-count:])
+    assert said.ended_by is (EndedBy.LENGTH if finish == "length" else EndedBy.STOP)
+    action = parse(said.text, PAY)
+    assert len(action.calls) == n_calls * count, action
+    assert bool(action.parse_error) == (not n_calls)
 
 
 @pytest.mark.parametrize(

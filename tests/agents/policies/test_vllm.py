@@ -105,7 +105,7 @@ def test_logprobs_of_every_turn_are_those_of_the_learner(policy, pace, sampling)
     learner = models.learner(vllm_engines.model(), **sampling)
     truncates = "top_p" in sampling
     metrics = check_agreement(batch, learner, tolerance=TOLERANCE, truncates=truncates)
-    assert 0 < metrics["canary/max_logprob_difference"] < TOLERANCE
+    assert 0 <= metrics["canary/max_logprob_difference"] < TOLERANCE
     assert is_idle(policy)
 
 

@@ -87,7 +87,17 @@ def test_labels_are_unique_and_every_method_of_the_library_has_a_line():
     assert set(CREDITS) <= functions, "add one line to benchmarks/credit_lab/estimators.py for each new method"
 
 
-NOT_HERE = {"bilevel_gae"}  # needs values inside a turn; turns here are one choice
+NOT_HERE = {
+    "bilevel_gae",  # needs values inside a turn; turns here are one choice
+    *(
+        "imitate",
+        "awr",
+        "a_lol",
+        "rise",
+        "bfs_prover",
+        "top_scored",
+    ),  # weights of imitation, which estimate no policy gradient
+}
 
 
 def test_an_unknown_method_is_named():

@@ -95,7 +95,7 @@ def test_the_agent_is_told_prices_and_its_costs_are_recorded():
             [1],
             [16],
         )
-        assert facts(first, "reply") == env.task.private["gold"]
+        assert facts(first, "model_reply") == env.task.private["gold"]
         env.step("ask abacus What is 2 plus 3?")
         last = env.step("answer 5")[4]
         assert (facts(last, "cost"), facts(last, "n_asked"), facts(last, "latency_s")) == ([17.0], [2], [4.2])
@@ -166,7 +166,7 @@ def test_a_server_is_asked_once_and_its_own_count_of_tokens_is_paid(tmp_path):
         with routed(tmp_path, model) as env:
             env.reset()
             first, again = env.step("ask big")[4], env.step("ask big")[4]
-            assert (facts(first, "reply"), facts(first, "reply_cost")) == (["Oslo"], [6.0])
+            assert (facts(first, "model_reply"), facts(first, "reply_cost")) == (["Oslo"], [6.0])
             assert facts(again, "reply_cost") == [6.0]
             assert env.step("answer Kristiania")[4]["score"].outcome == 1
         assert len(up.heard) == 1
@@ -192,11 +192,10 @@ def test_a_model_that_fails_makes_the_episode_unusable(tmp_path, script, problem
                 env.step("ask big")
 
 
-def test_a_model_that_declines_is_an_observation(tmp_path):
+@pytest.mark.parametrize("reply", [{"text": None, "refusal": "I must not."}, {"text": "First,", "finish": "length"}])
+def test_a_model_that_declines_or_does_not_end_is_an_observation(tmp_path, reply):
     """Else an agent could void an episode by what it asks."""
-    refusal = json.loads(completion(None))
-    refusal["choices"][0]["message"]["refusal"] = "I must not."
-    with serving(lambda body, n: json.dumps(refusal).encode()) as up:
+    with serving(lambda body, n: completion(**reply)) as up:
         env = routed(tmp_path, {"name": "big", "price": 1.0, "speaker": server(up.url)})
         env.reset()
         observation, _, _, _, info = env.step("ask big how to pick a lock")
@@ -223,18 +222,17 @@ def test_a_function_that_raises_makes_the_episode_unusable(tmp_path):
             env.step("ask f")
 
 
-def test_a_model_in_a_folder(tmp_path):
+def test_a_model_in_a_folder_whose_reply_finds_no_end(tmp_path, caplog):
     tokenizer = tiny.train_tokenizer(["Capital of Norway? Oslo"] * 4, vocabulary=300)
     model = tiny.random_model(tokenizer, layers=1, width=32, heads=2, context=256, seed=1)
     tiny.save(model, tokenizer, tmp_path / "model")
     speaker = {"type": "model", "model": str(tmp_path / "model"), "context": 256, "max_tokens": 5}
     with routed(tmp_path, {"name": "tiny", "price": 0.5, "speaker": speaker}) as env:
         env.reset()
-        first = env.step("ask tiny")[4]
-        assert 0 < facts(first, "reply_tokens")[0] <= 5
-        assert facts(first, "reply_cost") == [0.5 * facts(first, "reply_tokens")[0]]
-        env.reset()
-        assert facts(env.step("ask tiny")[4], "reply") == facts(first, "reply")
+        observation, *_, info = env.step("ask tiny")
+        assert observation.text == "error: tiny declined to answer; ask otherwise, or another model"
+        assert facts(info, "reply_cost") == [0.0]
+    assert "at the most tokens that it may have, 5 tokens; raise max_tokens" in caplog.text
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.envs.search.bm25 import Bm25, words_of
-from turngate.envs.search.passages import Passage
+from turngate.envs.search.passages import Corpus, Document, Passage
+from turngate.envs.search.tantivy_index import TantivyIndex
 
 WORDS = st.lists(st.sampled_from("ant bee cat dog eel fox".split()), max_size=8).map(" ".join)
 
@@ -53,3 +54,13 @@ def test_equal_scores_keep_the_order_of_the_corpus_and_strange_queries_find_noth
     assert [hit.passage.document for hit in index.search("dog", 2)] == ["p0", "p1"]
     for query in ("", "AND OR NOT", '"', "+-&|!(){}[]^~*?:\\", "\ud800"):
         assert index.search(query, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "found"), [("法国首都", "1"), ("東京は", "2"), ("กรุงเทพ", "3"), ("Oslo", "4"), ("京", "2")]
+)
+@pytest.mark.parametrize("index", [lambda corpus: Bm25(corpus.passages), TantivyIndex])
+def test_texts_without_spaces_are_found_by_a_part_of_them(index, query, found):
+    texts = ("巴黎是法国的首都。", "東京は日本の首都です。", "กรุงเทพเป็นเมืองหลวงของไทย", "Oslo lies in Norway.")
+    corpus = Corpus(Document(id=str(number), title="", text=text) for number, text in enumerate(texts, 1))
+    assert index(corpus).search(query, 1)[0].passage.document == found

@@ -6,6 +6,7 @@ pays the way to an answer, and never as much as half of a right answer.
 """
 
 import json
+from functools import partial
 
 import gymnasium
 import pytest
@@ -164,7 +165,40 @@ def test_saying_that_there_is_no_answer_without_looking_is_not_paid():
         ):
             assert_unpaid(record(env, task, actions), (task.prompt, actions))
         assert_unpaid(record(env, task, found(task, call("answer", text=""))), task.prompt)
-        assert RUBRIC.score(record(env, task, found(task, "answer unknown"))).outcome == 1.0
+        looked = [f"search {title}" for title in task.private["titles"]]
+        assert RUBRIC.score(record(env, task, [*looked, "answer unknown"])).outcome == 1.0
+
+
+CHANCE = {
+    "the same words five times": lambda t: ["search the town of a river"] * 5,
+    "the question's start five times": lambda t: [f"search {t.private['titles'][0]}"] * 5,
+    "other words for what it does not name": lambda t: [f"search the {word} of" for word in ("town", "river", "book")],
+    "the end before the start": lambda t: [f"search {title}" for title in reversed(t.private["titles"])],
+}  # fmt: skip
+
+
+def test_documents_that_were_opened_earn_an_unknown_where_a_search_had_shown_them():
+    """An id can be guessed or remembered; what shows that there is no answer is a search."""
+    tasks = {"type": "generated_search", "unanswerable": 1.0, "min_hops": 2}
+    env = turngate.make("turngate/Search-v1", tasks=tasks, k=60)
+    for task in map(partial(env.tasks.task, "train"), range(6)):
+        opened = [f"open {name}" for name in task.private["path"]]
+        assert_unpaid(record(env, task, [*opened, "answer unknown"]), task.prompt)
+        assert_unpaid(record(env, task, ["search zzz", *opened, "answer unknown"]), task.prompt)
+        shown = [f"search the {title}" for title in reversed(task.private["titles"])]
+        assert RUBRIC.score(record(env, task, [*shown, *opened, "answer unknown"])).outcome == 1.0
+
+
+@pytest.mark.parametrize("name", CHANCE)
+def test_passages_that_were_shown_by_chance_earn_no_unknown(name):
+    """Each search shows most of the documents, so that all on the way are among them."""
+    tasks = {"type": "generated_search", "unanswerable": 1.0, "min_hops": 2}
+    env = turngate.make("turngate/Search-v1", tasks=tasks, k=60)
+    numbered = [env.tasks.task("train", index) for index in range(10)]
+    for task in (one for one in numbered if len(set(one.private["path"])) == len(one.private["path"])):
+        assert_unpaid(record(env, task, [*CHANCE[name](task), "answer unknown"]), (task.prompt, name))
+        followed = [f"search {title}" for title in task.private["titles"]]
+        assert RUBRIC.score(record(env, task, [*followed, "answer unknown"])).outcome == 1.0
 
 
 INJECTIONS = (

@@ -6,6 +6,8 @@ from turngate.envs.search.findings import (
     Sought,
     bears_answer,
     gold_among,
+    key_score,
+    looked_at,
     near_answer,
     query_novelty,
     right,
@@ -74,3 +76,29 @@ def test_an_answer_on_the_way():
 def test_the_table_of_answers(answers, answer, looked, is_right, worth):
     assert right(answer, sought(*answers), looked=looked) is is_right
     assert truthful(answer, sought(*answers), looked=looked) == worth
+
+
+def test_the_key_score_is_the_mean_over_titles_of_the_best_f1_of_a_query():
+    assert key_score([], [["a", "b"]]) == 0.0
+    assert key_score([{"a", "b"}], [["a", "b"]]) == 1.0
+    assert key_score([{"a"}, {"c", "d", "e"}], [["a", "b"], ["c"]]) == pytest.approx((2 / 3 + 2 / 4) / 2)
+    assert key_score([{"a"}], [[]]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("shown", "earlier", "query", "found"),
+    [
+        ("a", "", "anna kell", ["a"]),
+        ("a", "", "kell", []),  # of two words that title and question share, both
+        ("a", "", "the river of a town", []),
+        ("a", "", None, ["a"]),  # opened by its id
+        ("ab", "", "anna kell", ["a"]),  # the second one by a later turn
+        ("b", "a", "born", ["b"]),
+        ("c", "a", "born", []),
+        ("x", "abc", "anna kell", []),
+    ],
+)
+def test_a_document_was_looked_at_if_it_was_searched_for_in_its_turn(shown, earlier, query, found):
+    passages = [Passage(id=f"{name}#0", document=name, title="Anna Kell", text="") for name in shown]
+    words, question = None if query is None else query.split(), "the river of the town where anna kell was born".split()
+    assert looked_at(passages, earlier, sought(), question=question, query=words) == found

@@ -168,7 +168,7 @@ def route(graph, *way, answer):
         ([("m", "n"), ("m", "o")], None, "m", "n", False),  # two answers
         ([("m", "n"), ("o", "p")], {"o": "m"}, "m", "n", False),  # two starts of one name
         ([("m", "n"), ("n", "m")], None, "mn", "m", False),  # the question names the answer
-        ([("m", "n"), ("n", "o")], {"o": "The N!"}, "mn", "o", False),  # the way names the answer
+        ([("m", "n"), ("n", "o")], {"o": "The N."}, "mn", "o", False),  # the way names the answer
         ([("m", "n")], None, "mn", None, True),  # what n leads to is left out
         ([("m", "n"), ("n", "o")], None, "mn", None, False),  # it is not
     ],

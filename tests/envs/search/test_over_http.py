@@ -1,11 +1,14 @@
 """Retrieval over HTTP: our server and our client, and servers that are slow, down or wrong."""
 
 import json
+import socket
 import subprocess
 import threading
+import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import StreamRequestHandler, TCPServer
 
 import pytest
 from rich.console import Console
@@ -13,6 +16,7 @@ from rich.console import Console
 import turngate
 from tests.commands.small_run import COMMAND, variables
 from turngate.commands.serve_search import corpus_named, serve_search
+from turngate.envs.search import over_http
 from turngate.envs.search.bm25 import Bm25
 from turngate.envs.search.over_http import RetrievalClient, RetrievalServer, answer_to, read_answer
 from turngate.envs.search.passages import Corpus, Document
@@ -21,8 +25,24 @@ from turngate.errors import ConfigError, EnvError
 from turngate.types import Ending, Task
 
 CORPUS = Corpus([Document(id="a", title="Ann", text="Ants dig."), Document(id="b", title="", text="Bees fly.")])
-WRONG = (b"", b"{", b"[]", b'{"result": []}', b'{"result": [[{"document": {"id": "a"}}]]}', b'{"result": [[1]]}',
-         b'{"result": [[{"document": {"contents": "x"}, "score": "high"}]]}', b'{"result": 3}')  # fmt: skip
+WRONG = (b"", b"{", b"[]", b'{"result": [[{"document": {"id": "a"}}]]}', b'{"result": [[1]]}', b'{"result": 3}',
+         b'{"result": [[], []]}', b'{"result": ["ants"]}', b"[" * 100_000)  # fmt: skip
+OK = b"HTTP/1.1 200 OK\r\n"
+GARBAGE = {
+    "nothing": b"",
+    "no status": b"ants\r\n\r\n",
+    "a broken status": b"HTTP/1.1 abc OK\r\n\r\n{}",
+    "a status of 600 digits": b"HTTP/1.1 " + b"2" * 600 + b" OK\r\n\r\n",
+    "200 headers": OK + b"".join(b"X-%d: 1\r\n" % n for n in range(200)) + b"\r\n{}",
+    "a header of 70 kB": OK + b"X: " + b"x" * 70_000 + b"\r\n\r\n{}",
+    "a cut chunk": OK + b"Transfer-Encoding: chunked\r\n\r\n40\r\n{",
+    "a chunk of no size": OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}",
+    "less than it says": OK + b"Content-Length: 900\r\n\r\n{",
+    "a length that is none": OK + b"Content-Length: many\r\n\r\n{",
+    "no UTF-8": OK + b"\r\n\xff\xfe",
+    "a redirect to itself": b"HTTP/1.1 302 Found\r\nLocation: /retrieve\r\n\r\n",
+    "a redirect to a file": b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n",
+}
 
 
 @contextmanager
@@ -94,6 +114,7 @@ def test_the_form_of_search_r1():
         b'{"query": 1}',
         b'{"queries": ["a"], "topk": -1}',
         b'{"queries": ["a"], "topk": 9999}',
+        json.dumps({"queries": ["a"] * 21, "topk": 1000}).encode(),
     ],
 )
 def test_requests_of_another_form(body):
@@ -107,10 +128,57 @@ def test_requests_of_another_form(body):
 
 @pytest.mark.parametrize("body", WRONG)
 def test_answers_of_another_form(body):
-    with pytest.raises(ValueError, match="its answer is not a list of passages"):
-        read_answer(body, 3)
+    with pytest.raises(ValueError, match=r"its answer is not a list of passages|none of its passages can be read"):
+        read_answer(body.decode(), 3)
     with answering(body) as url, pytest.raises(RetrieverFailed):
         client(url).search("ants", 3)
+
+
+@pytest.mark.parametrize("score", ["null", '"high"', "NaN", "1e999", "9" * 400, "true", "[]"])
+def test_a_passage_is_shown_whatever_its_score_and_one_that_cannot_be_read_costs_itself(score, caplog):
+    good = '{"document": {"id": "a", "contents": "Ants dig."}, "score": ' + score + "}"
+    body = '{"result": [[' + good + ', {"document": {"id": "b", "contents": null}}, 7]]}'
+    with answering(body.encode()) as url:
+        asked = client(url)
+        for _ in range(2):
+            (hit,) = asked.search("ants", 3)
+            assert (hit.passage.text, hit.score) == ("Ants dig.", 0.0)
+    assert asked.n_unread == 4
+    assert caplog.text.count("cannot be read") == 1
+
+
+def test_no_passages_are_none():
+    assert read_answer('{"result": []}', 3) == read_answer('{"result": [[]]}', 3) == ([], [])
+
+
+@contextmanager
+def raw(reply):
+    """A server that answers every request with the bytes ``reply``, whatever they are."""
+
+    class Handler(StreamRequestHandler):
+        def handle(self):
+            self.request.recv(65_536)
+            with suppress(OSError):
+                self.wfile.write(reply)
+
+    with TCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/retrieve"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("reply", GARBAGE.values(), ids=GARBAGE)
+def test_a_server_that_does_not_speak_http_is_down(reply):
+    with raw(reply) as url:
+        with pytest.raises(RetrieverFailed, match="the retrieval server"):
+            client(url, attempts=2).search("ants", 3)
+        told = env(url, on_failure="tell")
+        told.reset(seed=0)
+        assert told.step("search ants")[0].text == "error: the search engine did not answer; try again"
 
 
 def task(url, **private):
@@ -183,7 +251,7 @@ def streaming(chunk, pause_s):
 
 @pytest.mark.parametrize(
     ("chunk", "pause_s", "said"),
-    [(b"x" * 1_000_000, 0, "longer than 16000000 bytes"), (b" ", 0.05, "not complete after 2 s")],
+    [(b"x" * 1_000_000, 0, "longer than 16000000 bytes"), (b" ", 0.05, "no reply within 2 s")],
     ids=["flood", "drip"],
 )
 def test_an_answer_without_an_end_is_cut_and_its_connection_closed(chunk, pause_s, said):
@@ -217,6 +285,24 @@ def test_no_thread_is_left_behind():
         for _ in range(20):
             client(server.url).search("ants", 1)
     assert {thread for thread in set(threading.enumerate()) - before if not thread.daemon} == set()
+
+
+def test_one_connection_too_many_is_closed_and_a_slow_one_ends(monkeypatch):
+    monkeypatch.setattr(over_http, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(over_http, "CONNECTION_S", 1.5)
+    with RetrievalServer(Bm25(CORPUS.passages)) as server:
+        address = ("127.0.0.1", int(server.url.split(":")[2].split("/")[0]))
+        slow = [socket.create_connection(address, timeout=10) for _ in range(2)]
+        for one in slow:
+            one.sendall(b"POST /retrieve HTTP/1.1\r\nContent-Length: 900\r\n\r\n{")
+        time.sleep(0.3)
+        with socket.create_connection(address, timeout=10) as third:
+            assert third.recv(10) == b""
+        for one in slow:
+            one.recv(1000)  # answered or ended, not waited for
+            one.close()
+        time.sleep(2)  # until its threads have ended
+        assert client(server.url).search("ants", 1)[0].passage.title == "Ann"
 
 
 def test_settings_that_are_wrong():

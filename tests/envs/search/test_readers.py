@@ -92,3 +92,25 @@ def test_the_documentation_of_python():
     for modules, problem in ((("numpy",), "no module of the standard library"), (("os.nope",), "there is no module")):
         with pytest.raises(ConfigError, match=problem):
             PydocDocuments(modules=modules).open()
+
+
+def test_a_link_out_of_the_folder_is_not_followed_and_a_file_that_is_no_text_costs_only_itself(tmp_path, caplog):
+    (tmp_path / "secret.txt").write_text("the secret of the house")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "fine.txt").write_text("fine")
+    (docs / "inner.txt").symlink_to(docs / "fine.txt")
+    (docs / "leak.txt").symlink_to(tmp_path / "secret.txt")
+    (docs / "latin.txt").write_bytes("Größe".encode("latin-1"))
+    found = {one.id: one.text for one in FolderDocuments(path=docs).documents()}
+    assert found == {"fine.txt": "fine", "inner.txt": "fine"}
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert "2 of 4 files are left out: " in line
+    assert "latin.txt: is not UTF-8 text (byte 2)" in line
+    assert "leak.txt (a link that leads out of the folder)" in line
+
+
+def test_a_folder_of_which_nothing_can_be_read_is_refused(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
+    with pytest.raises(DataError, match=r"1 of 1 files are left out: .*latin\.txt: is not UTF-8"):
+        list(FolderDocuments(path=tmp_path).documents())

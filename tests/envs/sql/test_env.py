@@ -16,6 +16,7 @@ import pytest
 import turngate.envs  # noqa: F401  registers the environments
 from turngate.envs.sql.database import QueryResult
 from turngate.envs.sql.env import COMMANDS, GOAL, SqlEnv
+from turngate.envs.sql.facts import MOST_CELLS, recorded_rows
 from turngate.envs.sql.text import CELL_CHARS, cell_text, clip, result_text
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, UnknownName, VerifierError
@@ -60,7 +61,8 @@ def test_a_whole_episode_as_the_agent_sees_it(env: SqlEnv, make_task: MakeTask) 
         "title\nAsh\nDew\n(2 rows)",
         "submitted",
     ]
-    assert measured(info) == {"parsed": True, "tool": "submit", "answer": GOLD, "submitted": True, "correct": True}
+    found = measured(info)
+    assert found | {"parsed": True, "tool": "submit", "answer": GOLD, "submitted": True, "correct": True} == found
     assert total == pytest.approx(1.1)
     assert [(event.name, event.paid) for event in info["ledger"]] == [("correct", 1.0), ("executes", 0.1)]
 
@@ -76,11 +78,13 @@ def test_the_oracle_wins(env: SqlEnv, make_task: MakeTask) -> None:
     assert play(env, task, *actions)[2] == pytest.approx(1.1)
 
 
-def test_the_gold_query_is_nowhere_to_be_read(env: SqlEnv, make_task: MakeTask) -> None:
+def test_the_gold_query_is_nowhere_to_be_read_until_the_verifier_records_it(env: SqlEnv, make_task: MakeTask) -> None:
     task = make_task(GOLD)
     seen, info, _ = play(env, task, "list_tables", "describe books", "run_sql SELECT * FROM sqlite_stmt", "submit")
     assert all("price < 5" not in observation.text for observation in seen)
-    assert "price < 5" not in repr(info)
+    unverified = [fact for fact in info["evidence"] if fact.name != "gold_query"]
+    assert "price < 5" not in repr({**info, "evidence": unverified})
+    assert [fact.by for fact in info["evidence"] if fact.name == "gold_query"] == ["verifier"]
     assert "price < 5" not in repr(task)
 
 
@@ -218,17 +222,33 @@ def test_a_long_schema_is_cut(make_image: Callable[[str], bytes], make_task: Mak
 )
 def test_evidence(env: SqlEnv, make_task: MakeTask, actions: list[str], evidence: dict[str, Any]) -> None:
     _, info, _ = play(env, make_task(GOLD), *actions)
-    assert measured(info) == evidence
+    found = measured(info)
+    compared = ("reply", "action_key", "gold_query", "rows", "gold_rows", "ordered")
+    beside = {name: found.pop(name) for name in compared if name in found}
+    assert found == evidence
+    assert beside["reply"] == actions[-1]
+    assert ("action_key" in beside) == ("tool" in evidence)
+    if "correct" in evidence:
+        rows = beside["gold_rows"] if evidence["correct"] else False
+        assert (beside["gold_query"], beside["rows"], beside["ordered"]) == (GOLD, rows, False)
+        assert beside["gold_rows"]
     about_turns = {fact.turn for fact in info["evidence"] if fact.by == "env" and fact.name != "answer"}
     assert about_turns == {len(actions) - 1}
     assert {fact.turn for fact in info["evidence"] if fact.by == "verifier"} <= {None}
+
+
+def test_rows_are_recorded_as_json_and_only_so_many() -> None:
+    rows = [(1, "é", None, b"\x01\xff", float("inf"), 0.5)]
+    assert recorded_rows(rows) == [[1, "é", None, "x'01ff'", "inf", 0.5]]
+    assert recorded_rows([(0,)] * MOST_CELLS) == [[0]] * MOST_CELLS
+    assert recorded_rows([(0,)] * (MOST_CELLS + 1)) is None
 
 
 def test_one_call_per_turn(env: SqlEnv, make_task: MakeTask) -> None:
     call = '<tool_call>{"name": "list_tables", "arguments": {}}</tool_call>'
     seen, info, _ = play(env, make_task(GOLD), call + call)
     assert seen[1].text == "error: 2 tool calls in one turn, none was carried out; write exactly one"
-    assert measured(info) == {"parsed": False}
+    assert measured(info) == {"parsed": False, "reply": call + call}
     assert play(env, make_task(GOLD), call)[0][1].text.startswith("authors(3 rows)")
 
 

@@ -179,6 +179,35 @@ def test_a_limit_that_cuts_a_tie_is_dropped_with_its_line(
     env.close()
 
 
+@pytest.mark.parametrize(
+    ("sql", "kept"),
+    [
+        ("SELECT title FROM books ORDER BY random() LIMIT 1", False),
+        ("SELECT title, random() FROM books", False),
+        ("SELECT title FROM (SELECT title FROM books LIMIT 1)", False),
+        ("WITH some AS (SELECT title FROM books LIMIT 1) SELECT * FROM some", False),
+        ("SELECT group_concat(title) FROM books", False),
+        ("SELECT title FROM books LIMIT (SELECT 1)", False),
+        ("SELECT title FROM books WHERE rowid IN (SELECT rowid FROM books LIMIT 1)", False),
+        ("SELECT title FROM books", True),
+        ("SELECT max(price), title FROM books", True),  # SQLite says which: that of the greatest
+        ("SELECT title FROM books ORDER BY title LIMIT 1", True),
+        ("SELECT avg(price) FROM books", True),
+    ],
+)
+def test_a_result_that_is_luck_is_dropped_however_the_query_is_written(
+    tmp_path: Path, library: bytes, sql: str, kept: bool
+) -> None:
+    asked = [{"question": "first?", "sql": sql}, {"question": "second?", "sql": "SELECT count(*) FROM books"}]
+    env = env_of(tmp_path, library, *asked)
+    assert [one.id for one in env.tasks.dropped] == ([] if kept else ["q/1"])
+    if not kept:
+        assert "rows stored the other way round" in env.tasks.dropped[0].reason or "how rows are stored" in (
+            env.tasks.dropped[0].reason
+        )
+    env.close()
+
+
 def test_the_bundled_questions_leave_nothing_open() -> None:
     connection = sqlite3.connect(":memory:")
     connection.deserialize(reference_tasks()[0].private["database"])

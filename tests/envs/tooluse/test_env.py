@@ -172,9 +172,9 @@ def test_what_an_agent_makes_of_the_tools_is_no_reason_to_void_the_episode(home)
     with make() as env:
         env.reset(seed=0, options={"task": "lit"})
         assert env.step("leave 3")[0].text == "error: SystemExit: 3"
-        info = env.step(call("keep", what=deep))[4]
-        assert info["ending"] is Ending.AGENT_FAULT
-        assert info["score"].outcome == 0.0
+        refused, *_, info = env.step(call("keep", what=deep))
+        assert "nested" in refused.text
+        assert info["ending"] is None
 
 
 def test_equal_states_have_equal_keys(home):
@@ -192,6 +192,8 @@ def test_equal_states_have_equal_keys(home):
         ({"tools": "lamps.py", "tasks": {"type": "lending"}}, "tools has no effect with 'lending', which brings tools"),
         ({"tools": "nolamps.py"}, "nolamps.py: there is no such file of tools"),
         ({"tools": "no_lamps"}, "'no_lamps' cannot be imported"),
+        ({"tools": "leaving.py"}, "'leaving.py' cannot be imported: SystemExit: 0"),
+        ({"tools": "leaving"}, "'leaving' cannot be imported: SystemExit: 0"),
         ({"tools": {"type": "pyton"}}, "tools: unknown tool world type 'pyton'; did you mean 'python'"),
         ({"tools": {"module": "lamps"}}, "tools: a tool world needs a type"),
         ({"max_chars": 3}, "max_chars is 3; it must be at least 40"),
@@ -199,6 +201,7 @@ def test_equal_states_have_equal_keys(home):
     ],
 )
 def test_settings_that_do_not_go_together(home, settings, said):
+    (home / "leaving.py").write_text("import sys\nsys.exit(0)\n")
     with pytest.raises((ConfigError, turngate.DataError), match=None) as raised:
         make(**settings)
     assert said in str(raised.value)

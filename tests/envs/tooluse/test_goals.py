@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from turngate.envs.tooluse.goals import Finish, Goal
+from turngate.envs.tooluse.goals import AnswerGoal, Finish, Goal, right_answers
 from turngate.envs.tooluse.gold import GoldRun
 from turngate.errors import VerifierError
 from turngate.types import ToolCall
@@ -101,3 +101,11 @@ def test_what_is_no_goal(table, said):
     with pytest.raises((ValidationError, Exception)) as raised:
         goal(**table)
     assert said in str(raised.value)
+
+
+def test_what_goals_say_of_the_right_answer():
+    assert right_answers([], "x") == {}
+    assert right_answers([AnswerGoal(answer=("a", "b"))], None) == {"gold": ["a", "b"]}
+    listed = {"gold": ["a, b"], "gold_items": ["a", "b"]}
+    assert right_answers([AnswerGoal(answer="a, b", match="list")], "b, c") == listed | {"items": ["b", "c"]}
+    assert right_answers([AnswerGoal(answer="a, b", match="list")], None) == listed | {"items": []}

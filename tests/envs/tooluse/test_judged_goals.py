@@ -12,7 +12,7 @@ from turngate.agents import tiny
 from turngate.envs.check import check_env
 from turngate.errors import UserError
 from turngate.examine import JudgedGoals
-from turngate.judging import FunctionJudge, ModelJudge
+from turngate.judging import FunctionJudge
 from turngate.rubrics import find_rubric
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -63,7 +63,7 @@ def test_the_environment_leaves_open_what_only_a_judge_can_say(told):
 def test_a_judge_decides_where_the_rest_holds(told):
     (after,), metrics = examined([part("polite")], [siblings(POLITE, RUDE, DARK, SILENT)])
     assert values([after], "goals_met") == [[[True], [False], [False], [False]]]
-    assert metrics["examine/goals_met/judge_calls"] == 2 + 4  # two episodes, and the canaries
+    assert metrics["examine/goals_met/judge_calls"] == 2 + 5  # two episodes, and the canaries
     scores = find_rubric("tool_use_judged").score_group(after).scores
     assert [score.outcome for score in scores] == [1, 0, 0, 0]
     assert [fact.by for one in after.trajectories for fact in one.evidence if fact.name == "goals_met"] == [
@@ -93,10 +93,10 @@ def test_tasks_without_such_a_goal_keep_what_the_environment_found(told):
 def test_a_real_model_judges(told, tmp_path):
     """One that learned to say no."""
     tiny.save(*tiny_judge.learn_to_say_no(), tmp_path / "judge")
-    judge = ModelJudge(model=str(tmp_path / "judge"), max_tokens=tiny_judge.TOKENS, **FAST)
+    judge = tiny_judge.TinyJudge(model=str(tmp_path / "judge"), max_tokens=tiny_judge.TOKENS, **FAST)
     (after,), metrics = examined([JudgedGoals(judge=judge)], [siblings(POLITE)])
     assert values([after], "goals_met") == [[[False]]]
-    assert metrics["examine/goals_met/judge_calls"] == 1 + 4
+    assert metrics["examine/goals_met/judge_calls"] == 1 + 5
     (record,) = next(fact.value for fact in after.trajectories[0].evidence if fact.name == "goals_met_judge")
     assert (record["judge"], record["passed"]) == ("judge", False)
 

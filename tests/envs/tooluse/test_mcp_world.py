@@ -2,7 +2,9 @@
 
 import http.server as http_server
 import json
+import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 
 import turngate
 from tests.envs.tooluse.lamps import write
+from turngate.cli import app
 from turngate.envs.tooluse.mcp_world import McpHttp, McpStdio
 from turngate.errors import ConfigError, EnvError
 from turngate.tools.read import find
@@ -42,16 +45,21 @@ def ask(world, name, **arguments):
     return world.call(find(name, world.tools), arguments, ToolCall(name=name, arguments=arguments))
 
 
-def servers():
-    """The servers that run, by process id."""
+def running(words):
+    """The processes with these words in their command, by process id."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and b"_server.py" in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and words in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
                 found.append(int(entry.name))
         except OSError:
             continue
     return found
+
+
+def servers():
+    """The servers that run, and what guards them."""
+    return running(b"_server.py")
 
 
 def threads():
@@ -130,9 +138,27 @@ def test_what_a_server_does_in_an_episode_is_an_observation(odd, tool, said):
     assert ask(odd, "fine").text == "fine"
 
 
-def test_what_is_no_message_is_passed_over(odd):
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ("resource", "what it found"),
+        ("link", "[resource_link a file:///a]"),
+        ("blob", "[resource file:///a]"),
+        ("bare", '{"sum": 3}'),
+    ],
+)
+def test_what_a_result_holds_arrives_wherever_it_stands(odd, tool, told):
     odd.start(None)
-    assert ask(odd, "babble").text == "fine"
+    assert ask(odd, tool).text == told
+
+
+def test_what_is_no_message_is_passed_over_and_said_once(odd, caplog):
+    odd.start(None)
+    for tool in ("babble", "latin", "babble"):
+        assert ask(odd, tool).text == "fine"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        f"'{sys.executable} {ODD}' prints lines that are no messages of MCP; they are passed over"
+    ]
 
 
 def test_a_second_answer_to_a_call_is_passed_over(odd):
@@ -165,7 +191,7 @@ def test_two_tools_of_one_name(tmp_path, monkeypatch):
     tools = {"type": "mcp_stdio", "command": [sys.executable, ODD], "env": {"MODE": "twins"}}
     with pytest.raises(ConfigError, match="two tools named 'fine'"):
         turngate.make("turngate/ToolUse-v1", tools=tools, tasks={"type": "tool_tasks", "file": "tasks.jsonl"})
-    assert len(servers()) <= 1  # only that of the other tests
+    assert len(servers()) <= 2  # only that of the other tests, and its guard
 
 
 def test_a_flood_is_cut_and_a_result_is_no_call(odd, tmp_path, monkeypatch):
@@ -193,6 +219,91 @@ def test_a_server_that_cannot_be_started_again_makes_the_episode_unusable(tmp_pa
             ask(world, "leave")
     finally:
         world.close()
+
+
+OWNER = """
+import os, signal, sys, time
+from turngate.cli import app
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
+from turngate.envs.tooluse.mcp_world import McpStdio
+mark = sys.argv[1]
+world = McpStdio(command=(sys.executable, sys.argv[2]), env={"MARK": mark}).open()
+print("open", flush=True)
+if sys.argv[3] == "close": world.close()
+elif sys.argv[3] == "lose": os._exit(3)
+elif sys.argv[3] == "forget": sys.exit()
+print("closed", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("end", ["close", "lose", "forget", "SIGKILL", "SIGTERM", "SIGINT", "server"])
+def test_nothing_of_a_server_outlives_its_owner(end):
+    """Closed, left open at two kinds of exit, and killed; the last time it is the server that is killed. Two children
+    are daemons: in sessions of their own, and their parent has ended."""
+    mark = f"1000.{os.getpid()}"
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, mark, ODD, end], stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout.readline() == "open\n"
+        assert end == "close" or len(running(f"sleep {mark}".encode())) == 2
+        if end.startswith("SIG"):
+            owner.send_signal(getattr(signal, end))
+        if end == "server":
+            others = {owner.pid, *running(b"server_guard.py")}
+            (server,) = (pid for pid in running(ODD.encode()) if pid not in others and owns(owner.pid, pid))
+            os.kill(server, signal.SIGKILL)
+        elif end == "close":
+            assert owner.stdout.readline() == "closed\n"
+        else:
+            owner.wait(20)
+        deadline = time.monotonic() + 10
+        while (left := running(f"sleep {mark}".encode())) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert left == []
+    finally:
+        owner.kill()
+        owner.wait(20)
+        owner.stdout.close()
+
+
+def owns(owner, process):
+    """Whether a process descends from another."""
+    while process not in (0, 1, owner):
+        process = int((Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[1])
+    return process == owner
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("flood of tools", "has 322 tools; it needs 1 to 256"),
+        ("escape", r"has a tool named 'look\x1b[2J'; names have no blanks and no control characters"),
+        ("same page", "its list of tools does not end: the page after 'again' is that page again"),
+        ("two words", "has a tool named 'look around'; names have no blanks"),
+    ],
+)
+def test_a_server_that_is_refused_is_closed(mode, said):
+    mark = f"2000.{os.getpid()}"
+    with pytest.raises(ConfigError) as raised:
+        McpStdio(command=(sys.executable, ODD), env={"MODE": mode, "MARK": mark}).open()
+    assert said in str(raised.value)
+    assert str(raised.value).isprintable()
+    assert running(f"sleep {mark}".encode()) == []
+
+
+def test_an_empty_cursor_is_the_end_of_the_list():
+    world = McpStdio(command=(sys.executable, ODD), env={"MODE": "empty cursor"}).open()
+    world.close()
+    assert len(world.tools) == 22
+
+
+def test_what_a_server_says_of_its_tools_steers_no_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    app(["tools", f"env MODE=colours {sys.executable} {ODD}"], standalone_mode=False)
+    out = capsys.readouterr().out
+    assert r"red \x1b[31m \x9b2J \u202e" in out
+    assert not {"\x1b", "\x9b", "\u202e"} & set(out)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,19 @@
 
 import copy
 import dataclasses
+import datetime
+import decimal
 import enum
+import fractions
+import pathlib
+import uuid
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.tooluse.states import as_json, changes, found_at, outside, path_of, spelled
+from turngate.envs.tooluse.states import StateTooLarge, as_json, changes, found_at, outside, path_of, spelled
 from turngate.errors import EnvError
 
 STATES = st.recursive(
@@ -93,6 +99,36 @@ def test_objects_become_tables():
 def test_what_has_no_plain_form_is_refused():
     circle = []
     circle.append(circle)
-    for value, said in ((object(), "it must be like JSON"), (circle, "more than 64 deep"), (len, "it must be like")):
-        with pytest.raises(EnvError, match=said):
+    deep = []
+    for _ in range(70):
+        deep = [deep]
+    kinds = [
+        (object(), EnvError, "which cannot be compared"),
+        (circle, EnvError, "holds itself"),
+        (deep, StateTooLarge, "64 deep"),
+        (len, EnvError, "cannot be compared"),
+    ]
+    for value, kind, said in kinds:
+        with pytest.raises(EnvError, match=said) as caught:
             as_json([value])
+        assert caught.type is kind
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (datetime.date(2024, 1, 2), "2024-01-02"),
+        (datetime.datetime(2024, 1, 2, 3, 4), "2024-01-02 03:04:00"),
+        (datetime.timedelta(minutes=5), "0:05:00"),
+        (decimal.Decimal("1.50"), "1.50"),
+        (fractions.Fraction(1, 3), "1/3"),
+        (uuid.UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+        (pathlib.PurePosixPath("a/b"), "a/b"),
+        (b"\x01\xff", "01ff"),
+        (np.int64(3), 3),
+        (np.bool_(True), True),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    ],
+)
+def test_values_that_json_does_not_have_are_compared_as_their_text(value, plain):
+    assert as_json({"x": value}) == {"x": plain}

@@ -25,6 +25,8 @@ from turngate.rewards.judge.canaries import (
     pointwise_canaries,
     step_canaries,
 )
+from turngate.rewards.judge.fence import FencedText, show
+from turngate.rewards.judge.injections import INJECTIONS
 
 CRITERION = Criterion(name="c", text="It is right.")
 ITEMS = [item_of_text(f"i{n}", f"task {n}", f"answer to {n}", reference=f"gold {n}") for n in range(3)]
@@ -41,9 +43,9 @@ def test_a_batch_without_canaries_cannot_be_asked_for(options):
         how_many(10, **options)
 
 
-def test_all_four_kinds_stand_under_tasks_of_the_batch():
+def test_all_five_kinds_stand_under_tasks_of_the_batch():
     nulls = null_items(ITEMS, 2, seed=0, criterion=CRITERION)
-    assert [kind for kind, _, _ in nulls] == ["master_key", "empty", "constant", "shuffled"] * 2
+    assert [kind for kind, _, _ in nulls] == ["master_key", "empty", "constant", "shuffled", "injection"] * 2
     for kind, null, host in nulls:
         assert (null.task, null.reference) == (host.task, host.reference)
         assert null.steps != host.steps
@@ -58,7 +60,7 @@ def test_all_four_kinds_stand_under_tasks_of_the_batch():
 )
 def test_nothing_is_shuffled_where_that_would_prove_nothing(items, criterion):
     kinds = [kind for kind, _, _ in null_items(items, 2, seed=0, criterion=criterion)]
-    assert kinds == ["master_key", "empty", "constant", "master_key"] * 2
+    assert kinds == ["master_key", "empty", "constant", "master_key", "injection"] * 2
 
 
 def test_null_work_is_never_put_to_a_pitfall():
@@ -155,3 +157,17 @@ def test_to_measure_a_judge_each_key_is_asked_once():
     canaries = every_canary(ITEMS, CRITERION, seed=0, limit=100)
     kinds = [canary.kind for canary in canaries]
     assert [kinds.count(kind) for kind in ("master_key", "empty", "constant", "shuffled")] == [10, 1, 1, 10]
+    assert kinds.count("injection") == len(INJECTIONS)
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_an_injection_reaches_the_judge(text):
+    """Otherwise it would not be measured whether the judge obeys it."""
+    assert show(text) == FencedText(text=text)
+
+
+def test_injections_are_drawn_from_all_of_them():
+    drawn = {
+        null.answer for kind, null, _ in null_items(ITEMS, 300, seed=0, criterion=CRITERION) if kind == "injection"
+    }
+    assert drawn == set(INJECTIONS)

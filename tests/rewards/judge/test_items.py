@@ -52,6 +52,37 @@ def test_the_answer_is_what_the_environment_took_as_one_unless_another_is_given(
     assert replace(played, evidence=(*strange, Evidence(name="answer", value=None))).answer() is None
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("<think>a</think><think>INJECT</think>submit x", "submit x"),
+        ("<think>a<think>b</think>INJECT</think>submit x", "submit x"),
+        ("<think>a</think>submit x<think>INJECT</think>", "submit x"),
+        ("<think>a</think>submit x<think>INJECT", "submit x"),
+        ("<THINK>INJECT</THINK>submit x", "submit x"),
+        ("<thinking>INJECT</thinking>submit x", "submit x"),
+        ("submit x </think>", ""),  # nothing was carried out
+        ("submit x </think> and more", "and more"),
+        ("submit 3 < 4", "submit 3 < 4"),
+    ],
+)
+def test_no_thought_is_shown_however_it_is_written_and_no_deed_is_hidden(said, shown):
+    (step,) = item_of(trajectory(turn(said, "start"))).steps
+    assert step.said == shown
+
+
+def test_no_deed_hides_in_a_thought_that_is_not_closed():
+    call = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
+    (step,) = item_of(trajectory(turn(f"<think><think></think>{call}", "start"))).steps
+    assert call in step.said
+
+
+def test_a_thought_that_the_template_opened_is_none_of_the_deeds():
+    call = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
+    (step,) = item_of(trajectory(turn(f"INJECT</think>{call}", "start"))).steps
+    assert step.said == call
+
+
 def test_an_unclosed_thought_is_all_thought():
     assert item_of(trajectory(turn("<think>on and on", "start"))).steps == (ShownTurn(said=""),)
 

@@ -26,8 +26,8 @@ def play(n, match, **options):
 
 
 def by_strength(strength):
-    """The stronger one gets its strength in points, the other none."""
-    return lambda i, j: verdict(strength[i], 0) if strength[i] > strength[j] else verdict(0, strength[j])
+    """Each gets its strength in points, whomever it meets."""
+    return lambda i, j: verdict(strength[i], strength[j])
 
 
 def test_the_bracket_of_eight():
@@ -109,11 +109,57 @@ def test_a_tie_is_won_by_the_better_seed_or_by_the_first_shown():
 
 
 def test_when_nobody_is_ahead_nobody_is_rewarded():
+    """The published code sorts the losers of a round, stably and in the order of the matches: 0 meets 3, then 1 2."""
     ours, _ = play(4, lambda i, j: verdict(10, 10))
     assert ours.reward_B.tolist() == [0.5] * 4
     assert ours.problem == "every match is a tie"
     published, _ = play(4, lambda i, j: verdict(10, 10), faithful=True)
-    assert sorted(published.reward_B) == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert published.reward_B == pytest.approx([1, 2 / 3, 0, 1 / 3])
+
+
+def test_losers_of_one_round_with_equal_points_share_their_ranks():
+    """Seeds 0 1 2 3 of 10, 9, 8, 7 points; 3 loses with 7 and 2 with 6, so both have a mean of 7."""
+    points = {(0, 1): (10, 9), (0, 2): (10, 8), (0, 3): (10, 7), (1, 2): (9, 6)}
+    match = lambda i, j: verdict(*points[i, j])  # noqa: E731
+    standings, asked = play(4, match)
+    assert asked == [((0, 1), (0, 2), (0, 3)), ((0, 3), (1, 2)), ((0, 1),)]
+    assert standings.reward_B == pytest.approx([1, 2 / 3, 1 / 6, 1 / 6])
+    assert play(4, match, faithful=True)[0].reward_B == pytest.approx([1, 2 / 3, 0, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("strength", "rewards"),
+    [
+        ([5, 9, 5, 5], [1 / 3, 1, 1 / 3, 1 / 3]),  # one of them goes on by a tie, and has won nothing
+        ([5, 5, 1, 5], [2 / 3, 2 / 3, 0, 2 / 3]),  # the last three meet each other in ties
+        ([5, 1, 5], [0.75, 0, 0.75]),
+        ([1, 5, 1], [0.25, 1, 0.25]),  # the one that passes has won nothing either
+        ([9, 1, 5], [1, 0, 0.5]),
+    ],
+)
+def test_equals_share(strength, rewards):
+    standings, _ = play(len(strength), by_strength(strength))
+    assert standings.reward_B == pytest.approx(rewards)
+
+
+@given(
+    st.lists(st.integers(1, 3), min_size=4, max_size=4)
+    | st.lists(st.integers(1, 99), min_size=2, max_size=9, unique=True),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=100)
+def test_the_order_in_which_competitors_are_given_does_not_matter(strength, random):
+    """Four with ties, any number without: whoever is moved takes its reward along, and equals get equal rewards."""
+    order = list(range(len(strength)))
+    random.shuffle(order)
+    here, _ = play(len(strength), by_strength(strength))
+    there, _ = play(len(strength), by_strength([strength[index] for index in order]))
+    assert there.reward_B == pytest.approx(here.reward_B[order])
+    for mine, reward in zip(strength, here.reward_B, strict=True):
+        assert [r for other, r in zip(strength, here.reward_B, strict=True) if other == mine] == pytest.approx(
+            [reward] * strength.count(mine)
+        )
+    assert here.reward_B.mean() == pytest.approx(0.5)
 
 
 def test_a_match_without_verdict_voids_it_and_never_lifts_anybody():

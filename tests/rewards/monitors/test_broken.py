@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from tests.helpers.scores import alarm_of, episode, group
 from tests.rewards.monitors.facts import course
+from turngate.rewards.judge.verdicts import SILENCED
 from turngate.rewards.monitors.broken import (
     agent_fault_share,
     faults_with_failure,
     median_test,
     rank_correlation,
+    silenced,
     unusable_share,
     unusable_task,
     unusable_with_failure,
@@ -35,6 +37,40 @@ def played(task, *, good=0, bad=0, unusable=0, faults=0):
             trajectory = replace(trajectory, ending=Ending.AGENT_FAULT, evidence=(fact,))
         episodes.append((trajectory, score))
     return group(*episodes)
+
+
+SAID = [
+    ({"missing": "invalid"}, True),
+    ({"missing": "malformed", "detail": "x"}, True),
+    ([{"passed": True}, {"missing": "cut_off"}], True),  # of a panel, and of several goals
+    ([{"nugget": "n", "verdict": {"missing": "refusal"}}], True),
+    ({"critiques": 3, "missing": ["unquoted"]}, True),
+    ({"missing": "unavailable"}, False),  # the server's
+    ({"missing": ["timeout"]}, False),
+    ({"missing": "void"}, False),  # the judge's own
+    ({"matches": 6, "missing": 0}, False),
+    ({"passed": False}, False),
+    (None, False),
+]
+
+
+@pytest.mark.parametrize(("said", "counts"), SAID)
+def test_episodes_in_which_a_judge_said_nothing_of_use_are_counted(said, counts):
+    whole = played("a", good=9, unusable=1)
+    (first, score), *others = zip(whole.trajectories, whole.scores, strict=True)
+    first = replace(first, evidence=(Evidence(name="verdict_judge", value=said),))
+    check = silenced([group((first, score), *others)])
+    assert check.value == counts / 10
+    assert (check.alarm is not None) is counts
+
+
+def test_an_episode_whose_user_said_nothing_of_use_is_counted():
+    episodes = [
+        replace(one, error=f"the user gave no reply, of which {SILENCED}")
+        for one in played("a", unusable=1).trajectories
+    ]
+    assert silenced([replace(played("a", unusable=1), trajectories=tuple(episodes))]).value == 1
+    assert silenced([played("a", unusable=1)]).value == 0
 
 
 def test_tallies_say_how_the_episodes_of_each_task_ended():

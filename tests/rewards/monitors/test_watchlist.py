@@ -19,7 +19,7 @@ def named(monitors):
 
 
 def test_names_are_unique():
-    assert len({monitor.name for monitor in EVERY}) == len(EVERY) == 32
+    assert len({monitor.name for monitor in EVERY}) == len(EVERY) == 34
 
 
 @named([monitor for monitor in EVERY if monitor.limits])
@@ -89,6 +89,12 @@ def broken_by_the_agent():
     return [group(*[(replace(trajectory, ending=Ending.AGENT_FAULT), score)] * 2)]
 
 
+def silent_judge():
+    trajectory, score = episode(usable=False)
+    fact = Evidence(name="verdict_judge", value={"missing": "invalid"}, by="judge")
+    return [group((replace(trajectory, evidence=(fact,)), score))]
+
+
 BATCHES = {
     "paid_concentration": one_source,
     "advantage_concentration": one_source,
@@ -96,6 +102,7 @@ BATCHES = {
     "unusable_share": broken,
     "unusable_task": broken,
     "agent_fault_share": broken_by_the_agent,
+    "silenced": silent_judge,
 }
 
 
@@ -159,6 +166,7 @@ BAD = course(
     guided=0.9,
     unguided=0.1,
     guided_share=0.5,
+    branches=0.0,
     tasks={f"t{i}": EndingCount(n=8, unusable=i // 4, faults=i // 4, failures=i // 4) for i in range(16)},
 )
 CALM = course(
@@ -172,6 +180,7 @@ CALM = course(
     credit_turns=0.0,
     dropped_share=0.0,
     effective_share=1.0,
+    branches=8.0,
     guided=0.6,
     unguided=0.5,
     helped={"t": HelpCount(guided=4, guided_won=2, alone=4)},

@@ -1,12 +1,17 @@
 """Short answers: what is equal, what is nearly so, and what padding earns."""
 
 import math
-from itertools import combinations
+import re
+import unicodedata
+from collections import Counter
+from functools import partial
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.growth import SIZES, assert_linear
 from turngate.errors import ConfigError
 from turngate.rewards.outcome import (
     Number,
@@ -20,6 +25,7 @@ from turngate.rewards.outcome import (
     set_overlap,
     token_f1,
 )
+from turngate.rewards.outcome.normal_form import one_form
 
 words = st.sampled_from(["red", "green", "blue", "the", "Paris", "york", "new", "7"])
 texts = st.lists(words, max_size=6).map(" ".join)
@@ -99,6 +105,131 @@ def test_repeating_an_answer_never_pays_if_the_gold_repeats_nothing(answer, gold
     assert token_f1(" ".join([answer] * times), gold) <= token_f1(answer, gold) + 1e-12
 
 
+ARTICLES = ("a", "an", "the")
+ACCENT = unicodedata.normalize("NFD", "café")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("café", ACCENT),
+        ("don't know", "don’t know"),
+        ("12", "１２"),
+        ("北京", "北京。"),
+        ("Hello", "“Hello”"),
+        ("Straße", "STRASSE"),
+        ("−5", "-5."),
+        ("(-5)", "“–5”"),
+        ("5", "+5"),
+        ("0.5", ".5"),
+        ("12,500 km", "12500 km"),
+        ("5%", "5 %"),
+        ("2019–2020", "2019-2020"),
+        ("**Oslo**", "_Oslo_"),
+        ("U.S.", "us"),
+        ("- 5", "−5"),
+        ("e-mail", "email"),
+        ("**New York**", "“New York”"),
+        ("(New York)", "`New York`"),
+        ("1\u200b2\u202c", "12"),  # invisible
+        ("١٢٫٥٪", "12.5%"),
+        ("「北京」、上海", "北京,上海"),
+        ("5 kW", "5 kw"),
+    ],
+)
+def test_what_is_the_same_is_equal_in_every_comparison(one, other):
+    assert exact_match(one, other) == exact_match(other, one) == token_f1(one, other) == 1
+    assert list_overlap([one], [[other]]).exact == set_overlap([other], [one]).exact == 1
+
+
+@pytest.mark.parametrize(
+    "different",
+    [
+        ["5", "-5", "5%", "$5", "€5", "-$5"],
+        ["1.5", "15", "1/5", "1:5", "1-5", "1^5", "1*5", "1,5", "1.50"],
+        ["10", "1.0", "1,0", "-10", "10²", "102"],
+        ["5", "5!", "~5", "5‰", "§5", "5'", '5"', "#5", "√5", "±5"],
+        ["5 3", "5 - 3", "5 · 3", "5 + 3", "5-3", "53"],
+        ["1e5", "1e-5", "15"],
+        ["½", "-½", "1/2", "12"],
+        ["∞", "-∞"],
+        ["(1, 2)", "[1, 2]", "(1, 2]", "1 2", "12"],
+        ["C", "C++", "C#", "C+", "C*"],
+        ["O", "O+", "O-"],
+        ["CO3-", "CO3", "CO3--"],
+        ["vitamin", "vitamin A", "vitamin a b", "vitamin b"],
+        ["a or b", "or b"],
+        ["x=5", "x<5", "x5"],
+        ["x", "-x", "x'", "!x", "x!", "*x", "x²", "x2"],
+        ["x-1", "x1", "x+1", "x-y", "xy", "x:y", "x/y"],
+        ["f(x)", "f'(x)", "fx"],
+        ["NET", ".NET"],
+        ["v", "-v", "--v"],
+        ["etc", "/etc", "./etc", "../etc", "~/etc"],
+        ["example.com", "examplecom"],
+        ["5 MW", "5 mW"],
+        ["5 Mb", "5 MB"],
+    ],
+)
+def test_what_means_something_else_stays_different(different):
+    assert len({normalize(text) for text in different}) == len(different)
+    assert not any(exact_match(one, other) for one, other in permutations(different, 2))
+
+
+SIGNS = st.text(st.sampled_from("aAbxX15.,-+−*_~'\"“”()[]#%$/!?:; \u200béß５２²½∞"), max_size=14)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(max_size=20) | SIGNS)
+def test_the_normal_form_has_itself_as_normal_form_and_depends_on_no_spelling_of_a_letter(text):
+    form = normalize(text)
+    assert normalize(form) == form
+    assert {normalize(unicodedata.normalize(kind, text)) for kind in ("NFC", "NFD")} == {form}
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(max_size=20) | SIGNS)
+def test_no_letter_digit_or_symbol_is_thrown_away_but_articles_and_plus(text):
+    def kept(shown):
+        return [sign for sign in shown.casefold() if unicodedata.category(sign)[0] in "LNS" and sign not in "+~|`"]
+
+    articles = [word for word in re.findall(r"[^\W_]+", one_form(text).casefold()) if word in ARTICLES]
+    assert Counter(kept(one_form(text))) - Counter(kept(normalize(text))) <= Counter("".join(articles))
+
+
+WHOLE = st.integers(0, 10**5).map(str)
+EXPRESSION = st.tuples(
+    st.sampled_from(["", "-"]),
+    st.sampled_from(["", "$", "€"]),
+    WHOLE,
+    st.sampled_from(["", ".5", ".05", ":30", "/7", "e-5", "e5"]),
+    st.sampled_from(["", "%", "!", "'", " km", " MW", " mW", "²", " - 3", " + 3"]),
+)
+AROUND = st.sampled_from(["{}", "**{}**", "“{}”", "({})", " {}. ", "the {}", "`{}`", "\u200b{}", "_{}_,"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(EXPRESSION, EXPRESSION, AROUND, AROUND)
+def test_expressions_are_equal_only_to_themselves_whatever_is_around_them(one, other, before, behind):
+    texts = [before.format("".join(one).replace("-", "−")), behind.format("".join(other))]
+    assert (normalize(texts[0]) == normalize(texts[1])) == (one == other)
+    assert normalize(before.format("".join(one))) == normalize("".join(one))
+
+
+def test_a_normal_form_is_made_in_time_proportional_to_the_text():
+    for piece in ("'a ", '"a ', "*a ", "(a ", "[a", "((", "'a'", "_a", "~a ", "a.", "- ", "1,000", "a,", "`"):
+        texts = [piece * (size // len(piece)) for size in (6_000, 6_000 * SIZES)]
+        assert_linear(*(partial(normalize, text) for text in texts), piece)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6), st.integers(0, 3))
+def test_numbers_are_equal_only_to_themselves(one, other, places):
+    texts = [f"{number / 10**places:.{places}f}" for number in (one, other)]
+    assert (normalize(texts[0]) == normalize(texts[1])) == (float(texts[0]) == float(texts[1]) and texts[0] == texts[1])
+    assert normalize(f"{one:,}") == normalize(str(one)) == normalize(f" ({one}). ")
+
+
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
@@ -113,6 +244,13 @@ def test_repeating_an_answer_never_pays_if_the_gold_repeats_nothing(answer, gold
         ("1e3 km", Number(value=1000.0, unit="km")),
         (".5", Number(value=0.5)),
         ("5.", Number(value=5.0)),
+        ("１２", Number(value=12.0)),
+        ("12 million", Number(value=12e6)),
+        ("12k", Number(value=12e3)),
+        ("12 k", Number(value=12.0, unit="k")),
+        ("1.5B USD", Number(value=1.5e9, unit="usd")),
+        ("$3 hundred thousand", Number(value=3e5, unit="$")),
+        ("12 dozen", Number(value=144.0)),
     ],
 )
 def test_one_number_is_read(text, expected):
@@ -138,6 +276,25 @@ def test_anything_else_is_no_number(text):
         ("1000.5", 1000, 0.0),
         ("5 km", "5 km", 1.0),
         ("5 km", "5 miles", 0.0),
+        ("12 million", 12, 0.0),
+        ("12k", 12, 0.0),
+        ("12 dozen", "12", 0.0),
+        ("12 lakh", 12, 0.0),
+        ("6 pairs", "12", 1.0),
+        ("$12m", "$12", 0.0),
+        ("$12m", "12,000,000", 1.0),
+        ("12²", 12, 0.0),
+        ("12½", 12, 0.0),
+        ("12 squared", 12, 0.0),
+        ("12 tenths", 12, 0.0),
+        ("12 minus", 12, 0.0),
+        ("12 k", 12, 0.0),
+        ("300 K", "300 K", 1.0),
+        ("12 ppm", 12, 0.0),
+        ("5 MW", "5 mW", 0.0),
+        ("5 KW", "5 kW", 1.0),
+        ("5\u200b", 5, 1.0),
+        ("12 million", "12,000,000", 1.0),
         ("5", "5 km", 1.0),
         ("0", 0, 1.0),
         ("I think 5", 5, 0.0),
@@ -257,3 +414,12 @@ def test_an_answer_that_also_answers_does_not_abstain():
     assert is_abstention("I don't know.")
     assert is_abstention("")
     assert not is_abstention("I don't know, perhaps Paris")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "f1"),
+    [("北京", "北京市", 0.8), ("東京", "京都", 0.5), ("北京 city", "city", 0.5), ("北京", "上海", 0)],
+)
+def test_letters_are_the_words_of_scripts_without_spaces(answer, gold, f1):
+    assert token_f1(answer, gold) == pytest.approx(f1)
+    assert token_f1(answer, gold, faithful=True) in (0, pytest.approx(2 / 3))

@@ -12,6 +12,7 @@ from turngate.rewards.outcome import (
     brier,
     rlcr,
 )
+from turngate.rewards.outcome.calibration import confidence_in
 
 chances = st.floats(0.01, 0.99)
 
@@ -86,3 +87,21 @@ def test_answering_pays_from_the_threshold_on(threshold, p):
 def test_thresholds_that_cannot_be():
     with pytest.raises(ConfigError, match=r"threshold=1\.0"):
         answer_or_abstain(True, abstained=False, threshold=1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("answer Oslo", False),
+        ("<confidence>0.8</confidence> answer Oslo", 0.8),
+        ("<confidence> 80 % </confidence>", 0.8),
+        ("<confidence>0.1</confidence> no: <confidence>1</confidence>", 1.0),
+        ("<confidence>7</confidence>", False),
+        ("<confidence>high</confidence>", False),
+        ("<confidence>-0.2</confidence>", False),
+        ("", False),
+    ],
+)
+def test_the_stated_confidence_is_the_last_that_can_be_read(text, expected):
+    assert confidence_in(text) == expected
+    assert (confidence_in(text) is False) == (expected is False)

@@ -13,6 +13,7 @@ from turngate.rewards import FromEvidence, Rubric
 from turngate.rewards.outcome import (
     AnswerOrAbstain,
     BrierScore,
+    CandidateClicks,
     CitedAnswer,
     ExactMatch,
     ExecutionMatch,
@@ -82,13 +83,13 @@ CASES = [
     (ListOverlap(name="x", measure="recall"), {"items": ["red", "green", "azure"], "gold_items": ["red"]}, 1.0),
     (ListOverlap(name="x", measure="exact", ordered=True), {"items": ["b2", "a1"], "gold_items": ["a1", "b2"]}, 0.0),
     (ListOverlap(name="x", measure="precision", repeats=True), {"items": ["a1", "a1"], "gold_items": ["a1"]}, 0.5),
-    (Rlcr(name="x"), {"correct": True, "confidence": 0.8}, 0.96),
-    (Rlcr(name="x"), {"correct": False, "confidence": 0.8}, -0.64),
-    (Rlcr(name="x"), {"correct": False, "confidence": False}, -1.0),
-    (Rlcr(name="x"), {"correct": False, "confidence": 7.0}, -1.0),
-    (Rlcr(name="x", faithful=True), {"correct": False, "confidence": False}, 0.0),
-    (BrierScore(name="x"), {"correct": False, "confidence": 0.8}, 0.36),
-    (BrierScore(name="x"), {"correct": False, "confidence": False}, 0.0),
+    (Rlcr(name="x"), {"correct": True, "stated_confidence": 0.8}, 0.96),
+    (Rlcr(name="x"), {"correct": False, "stated_confidence": 0.8}, -0.64),
+    (Rlcr(name="x"), {"correct": False, "stated_confidence": False}, -1.0),
+    (Rlcr(name="x"), {"correct": False, "stated_confidence": 7.0}, -1.0),
+    (Rlcr(name="x", faithful=True), {"correct": False, "stated_confidence": False}, 0.0),
+    (BrierScore(name="x"), {"correct": False, "stated_confidence": 0.8}, 0.36),
+    (BrierScore(name="x"), {"correct": False, "stated_confidence": False}, 0.0),
     (AnswerOrAbstain(name="x"), {"answer": "I don't know", "gold": "rome"}, 0.0),
     (AnswerOrAbstain(name="x", threshold=0.75, low=-3.0), {"answer": "Oslo", "gold": "rome"}, -3.0),
     (ToolRL(name="x", faithful=True), {"calls": [NEAR], "gold_calls": [CALL]}, 2.5),
@@ -98,7 +99,7 @@ CASES = [
     (FtrlAnswer(name="x"), {"answer": "rome", "gold": "rome", "unsolved": 1, "stray_tags": True}, -0.3),
     (FtrlAnswer(name="x"), {"answer": None, "gold": "rome", "unsolved": 1}, -0.5),
     (StepSearchAnswer(name="x"), {"answer": "rome", "gold": "rome", "key_score": 0.5}, 1.309),
-    (StepSearchAnswer(name="x"), {"answer": "a", "gold": "b", "key_score": 1.0, "well_formed": False}, -1.0),
+    (StepSearchAnswer(name="x"), {"answer": "a", "gold": "b", "key_score": 1.0, "answer_well_formed": False}, -1.0),
     (CitedAnswer(name="x", beta=2.0), {"correct": 1.0, "cited": [3, 4], "gold_chunks": [3]}, 1.833333),
     (CitedAnswer(name="x", beta=2.0), {"correct": 0.0, "cited": [3, 4], "gold_chunks": [3]}, 0.083333),
     (SchemaLinking(name="x"), {"answer": "SELECT a, b FROM t", "gold_query": GOLD}, 2 / 3),
@@ -112,7 +113,7 @@ CASES = [
     (PatchSimilarity(name="x", faithful=True), {"patch": {"m": "abc"}, "gold_patch": {"m": "abd"}}, 0.666667),
     (PatchSimilarity(name="x"), {"patch": False, "gold_patch": {"m": DIFF}}, -1.0),
     (PatchSimilarity(name="x"), {"patch": {}, "gold_patch": {"m": DIFF}}, 0.0),
-    (Localisation(name="x"), {"opened": ["a", "c"], "gold_files": ["a", "b"]}, 1 / 3),
+    (Localisation(name="x"), {"files_opened": ["a", "c"], "gold_files": ["a", "b"]}, 1 / 3),
     (ReproducedFirst(name="x"), {"ran_tests": {0: False, 1: True}, "edit_applied": {2: True, 0: False}}, 1.0),
     (ReproducedFirst(name="x"), {"ran_tests": {0: False, 3: True}, "edit_applied": {0: False, 1: True}}, 0.0),
 ]
@@ -130,8 +131,13 @@ PER_TURN = [
      {"n_documents": {0: 0}, "relevance": {0: 0.9}, "weighted": {0: 0.6}}, {0: 0.6}),
     (TagFormat(name="x"), {"reply": {0: "<reasoning>r</reasoning><answer>a</answer>", 2: "a"}}, {0: 1.0, 2: 0.0}),
     (LanserDiagnostics(name="x", high=2.0, faithful=True), {"diagnostics_delta": {0: -3.0, 1: -1.0, 2: 0.0},
-     "safe": {0: True, 1: True, 2: False}, "confidence": {0: 0.94, 1: 0.72, 2: 0.62}}, {0: 1.894, 1: 0.872, 2: -0.038}),
+     "safe": {0: True, 1: True, 2: False}, "tool_confidence": {0: 0.94, 1: 0.72, 2: 0.62}},
+     {0: 1.894, 1: 0.872, 2: -0.038}),
     (LanserDiagnostics(name="x"), {"diagnostics_delta": {0: None, 1: 9.0, 2: -1.0}}, {1: -1.0, 2: 0.5}),
+    (CandidateClicks(name="x"), {
+        "candidates": {0: [[1, 1], [5, 9], [3, 4], [8, 2]], 1: [[1, 1], [5, 9], [3, 4], [8, 2]], 2: [[1, 1]],
+                       3: [[1, 1], [2, 2], [5, 5]], 4: [[7, 7]]},
+        "candidate_hit": {0: 2, 1: 0, 2: 1, 3: 1}}, {0: 0.353553, 1: -0.25, 2: 1.0, 3: -1.0}),
     (StepVerdicts(name="x"), {"step_verdict": {0: True, 1: False, 2: None}}, {0: 1.0, 1: 0.0}),
     (StepVerdicts(name="x", signed=True, low=-1.0), {"step_verdict": {0: True, 1: False}}, {0: 1.0, 1: -1.0}),
 ]  # fmt: skip
@@ -159,9 +165,12 @@ FORMULAS = [part for part, *_ in (*CASES, *PER_TURN) if part.type != "reproduced
 
 @pytest.mark.parametrize("part", FORMULAS, ids=lambda part: part.type)
 def test_a_verdict_that_the_environment_recorded_counts_instead(part):
-    """So that gold answers can stay with the verifier."""
-    turn = {0: part.high} if part.per_turn else part.high
-    assert list(earned(part, **{part.type: turn, "answer": "x", "gold": "y"}).values()) == [part.high]
+    """So that gold answers can stay with the verifier; a part whose verdict does not say what success is needs that."""
+    recorded = {part.type: {0: part.high} if part.per_turn else part.high, "answer": "x", "gold": "y"}
+    decides = {name: True for name in [getattr(part, "decided_by", "")] if name}
+    assert list(earned(part, **recorded, **decides).values()) == [part.high]
+    if decides:
+        assert not score(part, **recorded).usable or part.kind != "outcome"
 
 
 def test_null_is_not_measured_and_the_last_measurement_counts():
@@ -183,7 +192,7 @@ def test_null_is_not_measured_and_the_last_measurement_counts():
         (FtrlCalls(name="x"), {"n_calls": {0: "many"}, "n_solved": {0: 1}}, "turn 0: cannot read evidence 'n_calls'"),
         (StepSearch(name="x"), {"retrieved": {0: "cats"}, "gold_documents": [1]}, "documents are a list of texts"),
         (StepSearch(name="x"), {"retrieved": {0: "cats"}, "gold_documents": ["a"]}, "documents are a list of texts"),
-        (Rlcr(name="x"), {"correct": True, "confidence": math.nan}, "evidence 'confidence' .*is nan"),
+        (Rlcr(name="x"), {"correct": True, "stated_confidence": math.nan}, "evidence 'stated_confidence' .*is nan"),
     ],
 )
 def test_evidence_of_another_form_is_named(part, recorded, words):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import models
+from tests.helpers.rounding import GRADIENT, assert_alike
 from tests.trainer.loss.flat import gradient, part, tokens
 from turngate.envs.lock import LockEnv
 from turngate.judging import JudgePart
@@ -19,10 +20,10 @@ from turngate.rewards.judge import Fault, FaultKind, JudgeId
 from turngate.tools.read import parse
 from turngate.trainer.aside import AsideRow, AsideRows, EpisodePairs, Gtr, Interventions, Kdrl, Preference, Relift
 from turngate.trainer.aside.base import AsideMeans
-from turngate.trainer.aside.episode_pairs import crossed
 from turngate.trainer.aside.interventions import corrected, first_failed
 from turngate.trainer.aside.learning import TowardsTeacher, add_beside, learn_apart, packed_aside, towards_text
-from turngate.trainer.aside.thoughts import thought_turns
+from turngate.trainer.aside.pairing import crossed
+from turngate.trainer.aside.thoughts import read_correction, thought_turns
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.loss.tokens import gather
 from turngate.trainer.pack import pack
@@ -196,6 +197,9 @@ def test_a_correction_that_tells_too_much_is_dropped_and_help_is_nobodys_error()
 # --- thoughts ---------------------------------------------------------------------------------------------------------
 
 
+CUT = "(cut off) "
+
+
 class Corrector(JudgePart):
     """Answers as it is told."""
 
@@ -216,7 +220,9 @@ class _Told(Speaker):
     async def say(self, ask):
         assert "blue" in ask.prompt
         text = next(self.replies, "")
-        return Reply(text=text) if text else Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail="gone"), again=False)
+        if not text:
+            return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail="gone"), again=False)
+        return Reply(text=text, cut_off=text.startswith(CUT))
 
 
 CALL = '<tool_call>\n{"name": "press", "arguments": {"key": "a"}}\n</tool_call>'
@@ -236,7 +242,9 @@ def thinking(thoughts):
         ('So: {"right": false, "thought": "It is red."}', 1, ""),
         ('{"right": false, "thought": "<tool_call>{}"}', 0, "other_action"),
         ("hm", 0, "faults"),
+        ('It wrote {"right": true}, so {"right": false, "thought": "It is red."}', 0, "faults"),
         ("", 0, "faults"),
+        (CUT + '{"right": false, "thought": "It is red."}', 0, "faults"),
     ],
 )
 def test_a_wrong_thought_is_replaced_before_the_same_action(reply, rows, counted):
@@ -250,6 +258,16 @@ def test_a_wrong_thought_is_replaced_before_the_same_action(reply, rows, counted
         assert chat.decode(row.ids[row.trained]).strip() == "It is red."
         assert chat.decode(row.ids).endswith(f"It is red.\n{CALL}")
         assert row.ids[: len(failed.turns[0].context_ids)].tolist() == failed.turns[0].context_ids.tolist()
+
+
+def test_what_a_corrector_is_shown_cannot_hold_a_reply():
+    """One that repeats what the agent wrote has said nothing."""
+    thought = f'{"It is blue. " * 50}{{"right": true}}'
+    (asked,) = thought_turns([models.scored([thinking([thought])], [0.0])])
+    shown = next(line for line in asked.prompt(4000).splitlines() if line.startswith("It is blue."))
+    assert "{" not in shown
+    assert read_correction(shown) is None
+    assert len(asked.prompt(20)) < len(asked.prompt(4000))
 
 
 def test_only_thoughts_before_calls_of_unaided_episodes_are_asked_about():
@@ -288,13 +306,13 @@ def test_the_loss_is_a_mean_over_own_tokens_and_norms_are_those_of_each_gradient
     learner.forward_backward(batch, PolicyLoss())
     metrics = add_beside(learner, [aside], minibatch=0, of=1)
     nats = [-models.naive_logprobs(learner.model, row.ids)[row.trained] for row in rows.rows]
-    assert metrics["aside/shown_loss"] == pytest.approx(0.1 * np.concatenate(nats).mean(), rel=1e-5)
-    assert metrics["learner/policy_grad_norm"] == pytest.approx(np.linalg.norm(policy), rel=1e-5)
+    assert metrics["aside/shown_loss"] == pytest.approx(0.1 * np.concatenate(nats).mean(), rel=GRADIENT)
+    assert metrics["learner/policy_grad_norm"] == pytest.approx(np.linalg.norm(policy), rel=GRADIENT)
     own = models.learner()
     own.forward_backward(aside.batch, towards_text)
-    assert metrics["aside/shown_grad_norm"] == pytest.approx(np.linalg.norm(gradients(own)), rel=1e-5)
+    assert metrics["aside/shown_grad_norm"] == pytest.approx(np.linalg.norm(gradients(own)), rel=GRADIENT)
     total = learner.optim_step()["learner/grad_norm"]
-    assert total == pytest.approx(np.linalg.norm(policy + gradients(own)), rel=1e-5)
+    assert total == pytest.approx(np.linalg.norm(policy + gradients(own)), rel=GRADIENT)
 
 
 def _n():
@@ -310,7 +328,7 @@ def test_minibatches_average_to_the_whole_aside(minibatches):
         add_beside(parts, [aside], minibatch=place, of=minibatches)
     for learner in (whole, parts):
         learner._release()
-    np.testing.assert_allclose(gradients(parts) / minibatches, gradients(whole), rtol=1e-4, atol=1e-7)
+    assert_alike(gradients(parts) / minibatches, gradients(whole), GRADIENT)
 
 
 def test_an_aside_of_its_own_update_takes_its_own_learning_rate():
@@ -360,9 +378,26 @@ def test_a_preference_of_the_sheet():
     value, told = loss(made)
     assert value.item() == pytest.approx(0.644397, abs=1e-6)
     np.testing.assert_allclose(gradient(loss, made), [-0.0475021, 0.0475021], atol=1e-7)
-    assert told == {"margin": pytest.approx(0.1), "preferred_share": 1.0}
+    assert told == pytest.approx(
+        {
+            "margin": 0.1,
+            "preferred_share": 1.0,
+            "winner_logprob": -0.5,
+            "loser_logprob": -1.5,
+            "winner_gain": 0.5,
+            "loser_gain": -0.5,
+        }
+    )
     assert loss.needs.reference
     assert loss.needs.survey
+
+
+def test_scores_decay_as_mucode_has_it():
+    """muCode of the sheet: s = 1.2 and .4: −log σ(.8) = .371101, and 1e-3 times the mean of s²."""
+    value, _ = Preference(beta=1.0, score_decay=1e-3)(two_sides(1.2, 0.4))
+    assert value.item() == pytest.approx(0.371101 + 0.0008, abs=1e-6)
+    other, _ = Preference(beta=0.5, score_decay=1e-3)(two_sides(2.4, 0.8))  # the same scores
+    assert other.item() == pytest.approx(value.item())
 
 
 def test_a_preference_may_imitate_too_and_pairs_are_averaged():
@@ -377,8 +412,8 @@ def test_a_preference_may_imitate_too_and_pairs_are_averaged():
     assert Preference(beta=0.1, imitated=0.5)(made)[0].item() == pytest.approx(0.25 * (np.log(2) + 0.5))
 
 
-@given(st.integers(0, 10**6), st.integers(1, 4), st.floats(0.01, 2), st.floats(0, 1))
-def test_a_preference_is_what_autograd_makes_of_its_formula(seed, n_pairs, beta, imitated):
+@given(st.integers(0, 10**6), st.integers(1, 4), st.floats(0.01, 2), st.floats(0, 1), st.floats(0, 1))
+def test_a_preference_is_what_autograd_makes_of_its_formula(seed, n_pairs, beta, imitated, decay):
     """Value and gradient are those of the formula itself, and passes add up to them, however they are cut."""
     rng = np.random.default_rng(seed)
     segment = np.repeat(np.arange(2 * n_pairs), rng.integers(1, 4, size=2 * n_pairs))
@@ -401,10 +436,11 @@ def test_a_preference_is_what_autograd_makes_of_its_formula(seed, n_pairs, beta,
             gains = [(whole.logprob - whole.reference_logprob)[side].sum() for side in sides]
             text = whole.logprob[sides[0]].mean()
             value = -torch.nn.functional.logsigmoid(beta * (gains[0] - gains[1])) - imitated * text
+            value = value + decay * ((beta * gains[0]) ** 2 + (beta * gains[1]) ** 2) / 2
             total = total + 0.5 / n_pairs * value
         return total, {}
 
-    loss = Preference(beta=beta, imitated=imitated)
+    loss = Preference(beta=beta, imitated=imitated, score_decay=decay)
     assert loss(made)[0].item() == pytest.approx(formula(made)[0].item(), rel=1e-9)
     np.testing.assert_allclose(gradient(loss, made), gradient(formula, made), atol=1e-10)
     fixed, _ = loss.survey(gather([made]), {})
@@ -450,11 +486,11 @@ def test_guided_successes_are_preferred_to_unguided_failures_under_the_bare_cont
     group = models.scored([wrong, right, with_hint(right), with_hint(wrong), wrong], [0.0, 1.0, 1.0, 0.0, 0.0])
     found, counted = paired([group])
     assert [written(row) for row in found.rows] == ["press a", "press b"] * 2
-    assert counted == {"other_beginning": 0}
+    assert counted == {"pairs": 2, "other_beginning": 0}
     for row in found.rows:
         assert row.ids.tolist() in (right.ids().tolist(), wrong.ids().tolist())
         assert (row.teacher == np.where(row.trained, -1, 0)).all()
-    assert found.preference == Preference(beta=0.1)
+    assert found.contrast == Preference(beta=0.1)
     assert len(paired([group], winners="all")[0].rows) == 2 * 4
     assert len(paired([group], winners="all", most=3)[0].rows) == 2 * 3
     assert not paired([models.scored([wrong, right], [0.0, 1.0])])[0].rows
@@ -467,7 +503,7 @@ def test_pairs_that_do_not_begin_alike_are_left_out_and_counted():
     other = with_hint(replace(other, turns=(first, *other.turns[1:])))
     found, counted = paired([models.scored([wrong, other], [0.0, 1.0])])
     assert not found.rows
-    assert counted == {"other_beginning": 1}
+    assert counted == {"pairs": 0, "other_beginning": 1}
 
 
 @given(st.integers(0, 5), st.integers(0, 5))
@@ -483,14 +519,14 @@ def test_every_success_meets_every_failure_once_and_all_are_used_evenly(n_wins, 
 @pytest.mark.parametrize("minibatches", [2, 4])
 def test_minibatches_keep_pairs_together_and_average_to_the_whole(minibatches):
     rows = some_rows(8, teacher=True)
-    aside = packed_aside("pairs", AsideRows(rows=rows, preference=Preference(beta=0.5), weight=2.0))
+    aside = packed_aside("pairs", AsideRows(rows=rows, contrast=Preference(beta=0.5), weight=2.0))
     whole, parts = models.learner(tokens_per_pass=8), models.learner()
     told = add_beside(whole, [aside], minibatch=0, of=1)
     for place in range(minibatches):
         add_beside(parts, [aside], minibatch=place, of=minibatches)
     for learner in (whole, parts):
         learner._release()
-    np.testing.assert_allclose(gradients(parts) / minibatches, gradients(whole), rtol=1e-3, atol=1e-6)
+    assert_alike(gradients(parts) / minibatches, gradients(whole), GRADIENT)
     ratios = [(models.naive_logprobs(models.model(), row.ids) - row.teacher)[row.trained].sum() for row in rows]
     margins = 0.5 * np.subtract(ratios[::2], ratios[1::2])
     assert told["aside/pairs_margin"] == pytest.approx(margins.mean(), rel=1e-4)
@@ -499,7 +535,7 @@ def test_minibatches_keep_pairs_together_and_average_to_the_whole(minibatches):
 
 
 def test_what_is_preferred_is_preferred_more_and_more():
-    aside = packed_aside("pairs", AsideRows(rows=some_rows(4, teacher=True), preference=Preference(beta=0.5)))
+    aside = packed_aside("pairs", AsideRows(rows=some_rows(4, teacher=True), contrast=Preference(beta=0.5)))
     learner, margins = models.learner(lr=1e-2), []
     for _ in range(5):
         margins.append(add_beside(learner, [aside], minibatch=0, of=1)["aside/pairs_margin"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from turngate.errors import ShapeError
 from turngate.trainer.credit import gdpo, rloo
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
+from turngate.trainer.credit.pay_sources import successes
 
 
 def test_two_trajectories_swap_and_the_longer_repeats_the_last(table_of: Any):
@@ -67,6 +68,18 @@ def test_random_rewards_leave_no_true_payment_of_a_component(table_of: Any):
     credits = [gdpo(random_reward(table, 1)).tolist() for table in (one, other)]
     assert credits[0] == credits[1]
     assert any(credits[0])
+
+
+def test_no_control_keeps_what_the_rubric_calls_a_success(table_of: Any):
+    """A rule that counts successes by the rubric (``successes`` without a threshold) sees the false ones."""
+    truth = [n < 13 for n in range(40)]
+    table = table_of([[float(won)] for won in truth], won_B=np.array(truth))
+    exchanged, tossed = shuffled_reward(table, 1), random_reward(table, 1)
+    for false in (exchanged, tossed):
+        assert successes(false, None).tolist() == (false.outcome_B == 1).tolist() == (false.total_B == 1).tolist()
+        assert successes(false, None).tolist() != truth
+    assert successes(exchanged, None).sum() == 13
+    assert tossed.measured["won_B"].tolist() == random_reward(table_of([[0]] * 40), 1).measured["won_B"].tolist()
 
 
 def test_rewards_are_exchanged_as_totals_and_paid_on_the_last_turn(table_of: Any):

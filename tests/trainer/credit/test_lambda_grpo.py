@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.credit import arpo
 from turngate.trainer.credit import lambda_grpo as rule
 from turngate.trainer.credit.grpo import grpo
 
@@ -28,7 +29,7 @@ def test_a_branch_of_a_branch_shares_with_both(table_of: Any):
     """0 → 1 at turn 2 → 2 at turn 1, and 3 off 2 at turn 3, which is 2's own turn."""
     rows = [[0, 0, 1], [0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
     table = branched(table_of, rows, [-1, 0, 1, 2], [0, 2, 1, 3])
-    weight_N = lambda_grpo(table, eps=0.0) / grpo(table, eps=0.0)
+    weight_N = lambda_grpo(table, eps=0.0) / arpo(table, eps=0.0)  # arpo compares all siblings, also those that share
     expected = [1 / 4, 1 / 2, 1, 1 / 4, 1 / 2, 1, 1 / 4, 1 / 2, 1 / 2, 1, 1 / 4, 1 / 2, 1 / 2, 1]
     np.testing.assert_allclose(weight_N, expected, atol=1e-6)
 

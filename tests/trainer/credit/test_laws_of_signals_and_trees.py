@@ -340,15 +340,29 @@ def part(rule: Callable[..., Any], table: TurnTable, off: dict[str, float], **op
     return rule(table, **options) - rule(table, **{**options, **off})
 
 
+def among_chains(credit: Callable[[TurnTable], Any]) -> Callable[[TurnTable], Any]:
+    """The same of a table without branches: with them a turn is not compared with all siblings."""
+
+    def without(table: TurnTable) -> Any:
+        own = {name: column for name, column in table.measured.items() if name not in ("parent_B", "branch_B")}
+        return credit(replace(table, measured=own))
+
+    return without
+
+
 BALANCED: list[tuple[str, Callable[[TurnTable], Any], Callable[[TurnTable], Any]]] = [
-    ("sag, process part", lambda table: part(sag, table, {"weight": 0.0}, clip=np.inf), every),
-    ("istar, step part", lambda table: part(istar, table, {"alpha": 0.0}), every),
-    ("prorag, process part", lambda table: part(prorag, table, {"beta": 0.0}), lambda t: t.measured["tokens_N"]),
-    ("gigpo, step part", lambda table: part(gigpo, table, {"omega": 0.0}), every),
-    ("gigpo, episode part", partial(gigpo, omega=0.0), first),
-    ("gigpo, episode part over turns", partial(gigpo, omega=0.0, episode_mean="step"), every),
-    ("igpo", igpo, first),
-    ("spa", spa, first),
+    ("sag, process part", among_chains(lambda table: part(sag, table, {"weight": 0.0}, clip=np.inf)), every),
+    ("istar, step part", among_chains(lambda table: part(istar, table, {"alpha": 0.0})), every),
+    (
+        "prorag, process part",
+        among_chains(lambda table: part(prorag, table, {"beta": 0.0})),
+        lambda t: t.measured["tokens_N"],
+    ),
+    ("gigpo, step part", among_chains(lambda table: part(gigpo, table, {"omega": 0.0})), every),
+    ("gigpo, episode part", among_chains(partial(gigpo, omega=0.0)), first),
+    ("gigpo, episode part over turns", among_chains(partial(gigpo, omega=0.0, episode_mean="step")), every),
+    ("igpo", among_chains(igpo), first),
+    ("spa", among_chains(spa), first),
     ("tree_grpo", tree_grpo, first),
     ("tempo", RECORDED, first),
     ("arpo, soft", arpo, first),

@@ -1,6 +1,7 @@
 """Rules whose worked numbers begin with verdicts: rubric → ledger → table → rule. ddof 1, eps 0 unless stated."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -196,8 +197,12 @@ def test_gdpo_tells_apart_what_a_sum_does_not(tabled_of: Any):
 
 
 def test_gdpo_never_counts_a_missing_reward_as_zero(tabled_of: Any):
-    table = tabled_of(Rubric(rewards=(HARD, EASY)), two([1, 0, 1], [1.0, None, 0.5]))
-    assert np.isnan(table.measured["paid/easy_B"]).tolist() == [False, True, False]
+    """The siblings' mean stands in for it; where no sibling has one, the component is left out."""
+    rubric = Rubric(rewards=(HARD, EASY))
+    table = tabled_of(rubric, two([1, 0, 1], [1.0, None, 0.5]))
+    found = gdpo(table, batch_norm=False, eps=0.0)
+    assert found.tolist() == near([0.577350 + 1.0, -1.154701, 0.577350 - 1.0])
+    table = replace(table, measured={**table.measured, "paid/easy_B": np.array([1.0, np.nan, 0.5])})
     found = gdpo(table, batch_norm=False, eps=0.0)
     assert found.tolist() == near([0.577350 + 0.707107, -1.154701, 0.577350 - 0.707107])
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.scripted_judge import DOWN, FAST, Scripted
 from turngate.errors import ConfigError
-from turngate.judging import JudgeSettings, PolicyJudge
+from turngate.judging import JudgeSettings, PolicyJudge, Reply
 from turngate.trainer.guidance import MemoryGuidePart
 from turngate.trainer.guidance.base import NoGuide
 from turngate.trainer.guidance.writer import Writer, consult, prepare
@@ -24,7 +24,7 @@ def written(script, *, settings=FAST, seed=1, **options):
 def test_every_prompt_gets_its_text():
     texts, metrics, asks = written(lambda prompt, n: f"about {prompt}")
     assert texts == {"a": "about first", "b": "about second", "c": "about third"}
-    assert metrics == {"guide/writer_asked": 3, "guide/writer_unreachable": 0}
+    assert metrics == {"guide/writer_asked": 3, "guide/writer_unreachable": 0, "guide/writer_cut_off": 0}
     assert {ask.max_tokens for ask in asks} == {FAST.max_tokens}
     assert len({ask.seed for ask in asks}) == 3
 
@@ -40,7 +40,7 @@ def test_seeds_depend_on_the_name_and_the_attempt_alone():
 def test_a_failed_call_is_repeated_and_a_text_that_never_comes_is_left_out():
     texts, metrics, asks = written(lambda prompt, n: DOWN if prompt == "first" or n == 1 else prompt)
     assert texts == {"b": "second", "c": "third"}
-    assert metrics == {"guide/writer_asked": 3, "guide/writer_unreachable": 1}
+    assert metrics == {"guide/writer_asked": 3, "guide/writer_unreachable": 1, "guide/writer_cut_off": 0}
     assert len(asks) == 3 + 2 + 2
 
 
@@ -55,9 +55,18 @@ def test_a_refusal_and_a_late_reply_are_no_texts():
     assert metrics["guide/writer_unreachable"] == 2
 
 
+def test_a_text_that_was_cut_off_is_none_even_if_it_can_be_read(caplog):
+    """It is not asked for again: it would become too long again."""
+    texts, metrics, asks = written(lambda prompt, n: Reply(text='{"plan": ["x"]}', cut_off=prompt == "first"))
+    assert set(texts) == {"b", "c"}
+    assert metrics == {"guide/writer_asked": 3, "guide/writer_unreachable": 0, "guide/writer_cut_off": 1}
+    assert len(asks) == 3
+    assert f"longer than {FAST.max_tokens} tokens; raise guide.speaker.max_tokens" in caplog.text
+
+
 def test_counts_begin_anew_after_they_were_told():
     writer = Writer(Scripted(lambda prompt, n: "x"), FAST)
-    assert writer.metrics() == {"guide/writer_asked": 0, "guide/writer_unreachable": 0}
+    assert writer.metrics() == {"guide/writer_asked": 0, "guide/writer_unreachable": 0, "guide/writer_cut_off": 0}
     asyncio.run(writer.write(PROMPTS, seed=1))
     assert writer.metrics()["guide/writer_asked"] == 3
     assert writer.metrics()["guide/writer_asked"] == 0

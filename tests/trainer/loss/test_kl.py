@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from tests.helpers import models
 from tests.trainer.loss import flat
 from tests.trainer.loss.flat import tokens
+from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import clip, rloo
 from turngate.trainer.loss import KlPenalty, kl
@@ -118,6 +119,53 @@ def test_only_weighted_tokens_are_pulled_and_parts_add_up(batch):
     assert sum(penalty(piece)[0].item() for piece in pieces) == pytest.approx(penalty(batch)[0].item())
 
 
+# --- sampled with top-p or top-k -------------------------------------------------------------------------------------
+
+
+def kept_by_hand(probability, top_p, top_k):
+    """Which entries are kept, one after the other from the likeliest on."""
+    order = sorted(range(len(probability)), key=lambda entry: -probability[entry])[: top_k or None]
+    total, before, kept = sum(probability[entry] for entry in order), 0.0, []
+    for entry in order:
+        if before < top_p:
+            kept.append(entry)
+        before += probability[entry] / total
+    return sorted(kept)
+
+
+@pytest.mark.parametrize(("top_p", "top_k"), [(1.0, 3), (0.8, 0), (0.7, 4), (1.0, 0)])
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_penalty_of_a_cut_distribution_by_brute_force(temperature, top_p, top_k):
+    """Every token that can be sampled, weighed by how often it is: value and slope are the sums in ``loss.kl``."""
+    rng = np.random.default_rng(1)
+    logits, other = torch.tensor(rng.normal(size=6), requires_grad=True), torch.tensor(rng.normal(size=6))
+    cut = truncated_log_softmax(logits, temperature, top_p, top_k)
+    policy = torch.softmax(logits / temperature, -1)
+    reference = torch.softmax(other / temperature, -1)
+    kept = kept_by_hand(policy.tolist(), top_p, top_k)
+    assert torch.isfinite(cut).nonzero()[:, 0].tolist() == kept
+    mass, some, theirs = policy[kept].sum().detach(), policy[kept], reference[kept]
+    expected = (some * (some / theirs).log() - some + theirs).sum() / mass
+    (slope,) = torch.autograd.grad(expected, logits, retain_graph=True)
+
+    batch = tokens(cut[kept].tolist(), sampled=cut[kept].tolist(), weight=cut[kept].exp().tolist())
+    batch = replace(batch, logprob=cut[kept], plain_logprob=some.log(), reference_logprob=theirs.log())
+    value, metrics = KlPenalty(coef=1.0)(batch)
+    (found,) = torch.autograd.grad(value, logits, retain_graph=True)
+    assert value.item() == pytest.approx(expected.item())
+    assert metrics["policy/kl_to_reference_nats"] == pytest.approx(expected.item())
+    np.testing.assert_allclose(found, slope, atol=1e-12)
+    if len(kept) == len(policy):
+        assert value.item() == pytest.approx((policy * (policy / reference).log()).sum().item())
+
+    same = replace(batch, reference_logprob=some.log().detach())
+    for penalty in (KlPenalty(coef=1.0), KlPenalty(coef=1.0, gradient="estimator"), KlPenalty(estimator="k2")):
+        value, _ = penalty(same)
+        (found,) = torch.autograd.grad(value, logits, retain_graph=True)
+        assert value.item() == pytest.approx(0, abs=1e-12)
+        np.testing.assert_allclose(found, 0, atol=1e-12)
+
+
 def test_a_token_that_the_sampler_hardly_knew_pulls_with_bounded_weight():
     batch = tokens([-1.0], sampled=[-500.0], reference_logprob=[-2.0])
     assert flat.gradient(KlPenalty(coef=1.0), batch).tolist() == [10.0]
@@ -185,26 +233,32 @@ def two_trajectories():
     return models.scored([first, second], [1.0, 0.0])
 
 
-class Reference:
-    """Says −1.5 of every token."""
+class Says:
+    """Says this number of every token, over the whole vocabulary."""
+
+    def __init__(self, logprob):
+        self.logprob = logprob
 
     def logprobs(self, batch, *, whole=False):
         assert whole
-        return np.full(batch.n_tokens, -1.5, np.float32)
+        return np.full(batch.n_tokens, self.logprob, np.float32)
 
 
 def test_each_turn_pays_for_its_own_policy_tokens():
-    """As a run makes it: the signal measures, the view takes it from the reward before credit."""
+    """As a run makes it: the signal measures, the view takes it from the reward before credit.
+
+    What the sampler recorded plays no part.
+    """
     group = two_trajectories()
     table = tabulate([group])
     view = partial(with_kl_in_reward, coef=0.1)
-    paid, _ = Signals(sources=(Divergence(base=Reference()),), view=view).measure([group], table)
-    assert paid.measured["kl_N"].tolist() == [1.0, 0.5, 1.25, 0.0]
-    np.testing.assert_allclose(paid.reward_N, [-0.1, 1 - 0.05, -0.125, 0.0], atol=1e-7)
-    np.testing.assert_allclose(paid.measured["settled_B"] - table.measured["settled_B"], [-0.15, -0.125], atol=1e-7)
+    paid, _ = Signals(sources=(Divergence(policy=Says(-0.5), base=Says(-1.5)),), view=view).measure([group], table)
+    assert paid.measured["kl_N"].tolist() == [1.0, 1.0, 1.0, 0.0]
+    np.testing.assert_allclose(paid.reward_N, [-0.1, 1 - 0.1, -0.1, 0.0], atol=1e-7)
+    np.testing.assert_allclose(paid.measured["settled_B"] - table.measured["settled_B"], [-0.2, -0.1], atol=1e-7)
     assert paid.outcome_B.tolist() == [1.0, 0.0]
     assert table.reward_N.tolist() == [0.0, 1.0, 0.0, 0.0]
-    difference = 0.85 + 0.125
+    difference = 0.8 + 0.1
     np.testing.assert_allclose(rloo(paid), [difference] * 2 + [-difference] * 2, atol=1e-6)
     np.testing.assert_allclose(clip(paid), [difference] * 2 + [-difference] * 2, atol=1e-6)
 

@@ -79,6 +79,9 @@ def test_defaults_are_those_of_the_papers():
         "gtr": {"thought_weight": 0.5, "clip": 0.1, "largest": 10.0},
         "sapo": {"tau_positive": 1.0, "tau_negative": 1.05},
         "reinforce": {},
+        "imitation": {},
+        "a_lol": {"unit": "sequence", "against": "reference", "floor": 0.1, "cap": 1.9},
+        "none": {},
         "kl_cov": {"share": 0.002, "coef": 1.0},
         "clip_cov": {"clip_low": 0.2, "clip_high": 0.2, "share": 2e-4, "low": 1.0, "high": 5.0},
         "simko": {
@@ -100,7 +103,7 @@ def test_defaults_are_those_of_the_papers():
         "veto": {"unit": "sequence", "floor": 1e-4},
         "negative_drift": {"unit": "sequence", "delta": 0.5},
     }
-    assert Penalty.names() == {"entropy", "kl", "siren"}
+    assert Penalty.names() == {"entropy", "kl", "kl_convex", "siren"}
     assert KlPenalty().settings() == {
         "coef": 1e-3,
         "estimator": "k3",
@@ -230,7 +233,7 @@ def test_what_is_dumped_is_read_back(tmp_path):
 
 def test_every_part_and_every_setting_of_it_is_explained():
     parts = [kind for family in (Objective, Correction, Penalty) for kind in map(family.find, family.names())]
-    assert len(parts) == 19
+    assert len(parts) == 23
     for model in (LossSettings, *parts):
         assert model.__doc__
         assert [name for name in model.model_fields if name != "type" and not field_help(model, name)] == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.trainer.loss.flat import gradient, part, tokens
 from turngate.trainer.contexts import Origin
 from turngate.trainer.credit import dr_grpo
-from turngate.trainer.loss import EntropyBonus, PolicyLoss, RlPlus, Shaped, Truncated
+from turngate.trainer.loss import EntropyBonus, LossSettings, PolicyLoss, RlPlus, Shaped, Truncated
 from turngate.types import TurnTable
 
 ADVANTAGE = 0.866025
@@ -70,14 +70,27 @@ def test_an_expert_token_of_the_sheet(u, weight, coefficient):
     assert PolicyLoss()(expert)[0].item() == 0  # nobody asked for experts
 
 
-def test_the_mixture_of_rl_plus():
-    """π = π_old = .2 against a certain expert: u = .2/(.1 + .5) = 1/3; the focus weighs it by .8."""
-    expert = of(Origin.EXPERT, [log(0.2)], advantage=[1.0], proximal_logprob=[log(0.2)])
-    loss = PolicyLoss(experts=RlPlus())
+@pytest.mark.parametrize(("probability", "weight"), [(0.1, 0.2919), (0.001, 0.003986), (0.9, 0.3077)])
+@pytest.mark.parametrize("sampled", [0.0, -3.0])
+def test_an_expert_token_of_rl_plus(probability, weight, sampled):
+    """π = π_old: u = 2π/(1.5π + .5), times (1 − π)^.5; the number of the sampler is not read.
+
+    From the settings, because the power is a default: .1 gives .2/.65 · √.9 = .2919.
+    """
+    loss = LossSettings.model_validate({"experts": {"type": "rl_plus"}}).policy_loss(seed=0)
+    at = [log(probability)]
+    expert = of(Origin.EXPERT, at, sampled=[sampled], advantage=[1.0], proximal_logprob=at)
     assert loss.needs.proximal
-    assert loss(expert)[0].item() == pytest.approx(-0.8 / 3)
-    np.testing.assert_allclose(gradient(loss, expert), [-0.8 / 3])
-    assert PolicyLoss(experts=RlPlus(focus=0))(expert)[0].item() == pytest.approx(-1 / 3)
+    assert loss(expert)[0].item() == pytest.approx(-weight, rel=2e-4)
+    np.testing.assert_allclose(gradient(loss, expert), [-weight], rtol=2e-4)  # the power has no gradient
+
+
+def test_the_ratio_of_rl_plus_moves_with_the_policy_and_is_at_most_four():
+    """After an update π_old is no longer π: .5 against .1 is 1/.65; the power alone is left out by focus = 0."""
+    expert = of(Origin.EXPERT, [log(0.5), 0.0], advantage=[1.0, 0.0], proximal_logprob=[log(0.1), -30.0])
+    assert PolicyLoss(experts=RlPlus(focus=0))(expert)[0].item() == pytest.approx(-1 / 0.65)
+    largest = RlPlus(focus=0)(replace(expert, advantage=torch.ones_like(expert.advantage)))
+    assert largest.tolist() == pytest.approx([1 / 0.65, 4.0])
 
 
 def test_a_snapshot_that_only_the_mixture_asked_for_changes_no_ratio_of_own_tokens():
@@ -85,20 +98,16 @@ def test_a_snapshot_that_only_the_mixture_asked_for_changes_no_ratio_of_own_toke
     assert PolicyLoss(experts=RlPlus())(own)[0].item() == pytest.approx(-1.25)
 
 
-def test_an_experts_token_outside_top_p_counts_by_its_probability_in_the_whole_vocabulary():
-    expert = of(Origin.EXPERT, [0.0], advantage=[1.0], plain_logprob=[log(0.2)])
-    assert PolicyLoss(experts=Shaped())(expert)[0].item() == pytest.approx(-2 / 3)
-
-
 def test_corrections_and_penalties_are_for_the_policys_own_tokens():
-    """A hinted token differs from the sampler by its context; an expert's entropy is no business of a bonus."""
-    made = tokens([log(0.2)] * 3, sampled=[log(0.9)] * 3, advantage=[1.0] * 3, entropy=[1.0] * 3, total=3.0)
+    """A hinted token differs from the sampler by its context; an expert's entropy is no business of a bonus. A replayed
+    token is like one of the policy's own."""
+    made = tokens([log(0.2)] * 4, sampled=[log(0.9)] * 4, advantage=[1.0] * 4, entropy=[1.0] * 4, total=4.0)
     mixed = replace(made, origin=torch.tensor(list(Origin), dtype=torch.uint8))
     _, metrics = PolicyLoss(correction=(Truncated(),), decoupled=True)(mixed)
-    assert metrics["offpolicy/weight"] * 3 == pytest.approx(2 / 9)
+    assert metrics["offpolicy/weight"] * 4 == pytest.approx(2 * 2 / 9)
     plain, _ = PolicyLoss()(mixed)
     bonus, _ = PolicyLoss(penalties=(EntropyBonus(coef=0.1),))(mixed)
-    assert (plain - bonus).item() == pytest.approx(0.1 * 2)  # entropy 1 of the own token and of the hinted one
+    assert (plain - bonus).item() == pytest.approx(0.1 * 3)  # entropy 1 of the own, the hinted and the replayed token
 
 
 NUMBERS = st.lists(

@@ -20,6 +20,7 @@ import torch
 from torch.distributed.checkpoint import FileSystemWriter
 
 from tests.helpers import models
+from tests.helpers.rounding import GRADIENT, PASS, assert_logprobs
 from tests.trainer.torch import test_critic
 from tests.trainer.torch.test_packing import batch_of, batch_with_turn_credit, strange
 from turngate.errors import ConfigError, StoreError, TurngateError
@@ -33,6 +34,7 @@ from turngate.trainer.torch.team import current
 from turngate.types import PLAIN, Sampling
 
 LOSS = PolicyLoss(penalties=(EntropyBonus(coef=0.01),))
+LR = 1e-3
 CASES = {}
 
 
@@ -43,7 +45,7 @@ def case(function):
 
 def both(sampling=PLAIN, critic=None, **settings):
     """The learner of two processes, and that of one."""
-    part = FsdpLearnerPart(lr=1e-3, **settings)
+    part = FsdpLearnerPart(lr=LR, **settings)
     alone = {name: value for name, value in part.settings().items() if name in ("lr", "tokens_per_pass", "packing")}
     limits = {"temperature": sampling.temperature, "top_p": sampling.top_p}
     ours = part.open(models.model(), sampling=sampling, critic=critic)
@@ -66,7 +68,7 @@ def agree(ours, theirs, batch, loss=LOSS):
     largest = max(float(one.abs().max()) for one in wanted)
     assert largest > 1e-3
     for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-5 * largest)
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=GRADIENT * largest, rtol=0)
     close(ours.optim_step(), theirs.optim_step())
     same_weights(ours, theirs)
 
@@ -74,15 +76,17 @@ def agree(ours, theirs, batch, loss=LOSS):
 def close(metrics, expected):
     assert set(metrics) == set(expected), set(metrics) ^ set(expected)
     for name, value in expected.items():
-        np.testing.assert_allclose(metrics[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(metrics[name], value, rtol=GRADIENT, atol=PASS, err_msg=name)
 
 
 def same_weights(ours, theirs):
+    """To a fiftieth of an update, but for a number in a hundred: AdamW moves each by its gradient's sign, and where
+    that is zero but for rounding, the sign is anybody's."""
     found = ours.weights()
     assert list(found) == list(theirs.weights())
     for name, weight in theirs.weights().items():
         assert found.shape(name) == tuple(weight.shape)
-        np.testing.assert_allclose(found[name].numpy(), weight.numpy(), atol=2e-5, err_msg=name)
+        assert np.mean(np.abs(found[name].numpy() - weight.numpy()) > LR / 50) < 0.01, name
 
 
 def bits_of(learner):
@@ -149,8 +153,8 @@ def measurements_and_what_truncation_cuts_off():
         ours, theirs = both(sampling)
         for measure in ("logprobs", "entropies"):
             found, expected = (getattr(one, measure)(batch) for one in (ours, theirs))
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(ours.logprobs(batch, whole=True), theirs.logprobs(batch, whole=True), atol=1e-5)
+            assert_logprobs(found, expected, PASS)
+        assert_logprobs(ours.logprobs(batch, whole=True), theirs.logprobs(batch, whole=True), PASS)
         close(ours.forward_backward(batch, LOSS), theirs.forward_backward(batch, LOSS))
 
 
@@ -160,10 +164,10 @@ def what_is_held_back_has_a_norm_of_its_own():
     ours, theirs = both()
     for one in (ours, theirs):
         one.forward_backward(batch, LOSS)
-    assert abs(ours.hold_gradient() - theirs.hold_gradient()) < 1e-5
+    assert ours.hold_gradient() == pytest.approx(theirs.hold_gradient(), rel=GRADIENT)
     for one in (ours, theirs):
         one.forward_backward(pack_demonstrations(batch_of(1)[0]), LOSS)
-    assert abs(ours.hold_gradient() - theirs.hold_gradient()) < 1e-4
+    assert ours.hold_gradient() == pytest.approx(theirs.hold_gradient(), rel=GRADIENT)
     ours.logprobs(batch)  # gathers weights that the update then changes
     close(ours.optim_step(), theirs.optim_step())
     np.testing.assert_allclose(ours.logprobs(batch), theirs.logprobs(batch), atol=1e-4)
@@ -311,10 +315,10 @@ def a_checkpoint_that_lacks_a_process_is_passed_over():
         checkpoints = Checkpoints(Path(sys.argv[2]).parent / name)
         checkpoints.save(1, ours)
         checkpoints.save(2, ours)
-        spoil(checkpoints._path(2) / "state" / "__1_0.distcp")
+        spoil(checkpoints.path_of(2) / "state" / "__1_0.distcp")
         assert checkpoints.set_damaged_aside() == {2: told}
         checkpoints.load(checkpoints.last(), ours)
-    torn = checkpoints._path(1)
+    torn = checkpoints.path_of(1)
     torn.rename(torn.with_name("writing-3"))  # as a process leaves it that is killed before the last file is there
     assert checkpoints.last() is None
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.helpers import models
+from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.errors import ConfigError, ShapeError, StoreError
 from turngate.trainer.learner import Critic
 from turngate.trainer.loss import PolicyLoss
@@ -114,7 +115,7 @@ def test_values_are_read_where_the_agent_is_about_to_act(limit):
     with torch.no_grad():
         expected = taught._value_head(states_by_hand(played, models.model())).numpy()
     value_L = taught.values(batch, wanted_L)
-    np.testing.assert_allclose(value_L[before_N], expected, atol=1e-5)
+    assert_alike(value_L[before_N], expected, PASS)
     assert not value_L[~wanted_L].any()
     assert np.std(expected) > 0.1
 
@@ -130,7 +131,7 @@ def test_boundaries_of_a_worked_batch():
 def test_whole_logprobs_and_entropies_are_those_of_the_uncut_distribution_and_of_the_cut_one():
     batch, plain, cut = batch_of(), learner(None), learner(None, top_k=4)
     spoken = batch.policy_weight_L > 0
-    np.testing.assert_allclose(cut.logprobs(batch, whole=True), plain.logprobs(batch), atol=1e-6)
+    assert_logprobs(cut.logprobs(batch, whole=True), plain.logprobs(batch), PASS)
     assert np.isneginf(cut.logprobs(batch)[spoken]).any()
     assert (cut.entropies(batch)[spoken] <= np.log(4) + 1e-5).all()
     assert (plain.entropies(batch)[spoken] > np.log(4)).any()
@@ -155,10 +156,10 @@ def test_the_gradient_is_that_of_the_written_out_error(shared, limit):
     error = head(states_by_hand(played, model)) - torch.as_tensor(columns["return_L"][before_N])
     loss = (0.5 * error.square()).mean()
     (0.7 * loss).backward()
-    assert metrics["value/loss"] == pytest.approx(loss.item(), rel=1e-5)
-    np.testing.assert_allclose(gradient(taught._value_head.parameters()), gradient(head.parameters()), atol=1e-5)
+    assert metrics["value/loss"] == pytest.approx(loss.item(), rel=PASS)
+    assert_alike(gradient(taught._value_head.parameters()), gradient(head.parameters()), GRADIENT)
     expected = gradient(model.parameters()) if shared else 0.0
-    np.testing.assert_allclose(gradient(taught.model.parameters()), expected, atol=1e-5)
+    assert_alike(gradient(taught.model.parameters()), expected, GRADIENT)
     assert shared == (np.abs(gradient(taught.model.parameters())).max() > 1e-3)
 
 
@@ -197,7 +198,7 @@ def test_epochs_are_steps_of_the_head_over_the_states_of_the_update():
     assert metrics.keys() >= {"loss/policy", "value/loss"}
     thrice.optim_step()
     for name, value in once._value_head.state_dict().items():
-        torch.testing.assert_close(thrice._value_head.state_dict()[name], value, atol=1e-6, rtol=1e-5)
+        assert_alike(thrice._value_head.state_dict()[name], value, GRADIENT)
     alone = learner(None)
     alone.forward_backward(batch_of(played), LOSS)
     alone.optim_step()
@@ -262,7 +263,7 @@ def test_parts_carry_their_returns_and_average_to_the_whole():
         one = learner()
         one.forward_backward(part, LOSS, measured=own)
         parts.append(gradient(one._value_head.parameters()))
-    np.testing.assert_allclose(np.mean(parts, 0), gradient(whole._value_head.parameters()), atol=1e-5)
+    assert_alike(np.mean(parts, 0), gradient(whole._value_head.parameters()), GRADIENT)
 
 
 def descend(of, seeds):

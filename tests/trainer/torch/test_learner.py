@@ -8,8 +8,11 @@ import pytest
 import torch
 
 from tests.helpers import models
+from tests.helpers.numbers import near
+from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, ShapeError, StoreError
+from turngate.trainer.contexts import Origin
 from turngate.trainer.learner import measured_for
 from turngate.trainer.loss import (
     ClipCov,
@@ -22,6 +25,8 @@ from turngate.trainer.loss import (
     KlPenalty,
     PolicyLoss,
     Reinforce,
+    RlPlus,
+    Shaped,
     SimKo,
     Siren,
     Truncated,
@@ -90,7 +95,7 @@ def test_the_gradient_is_that_of_the_written_out_objective(temperature):
     metrics = taught.forward_backward(batch, LOSS)
     by_hand = gradient_by_hand(batch, temperature)
     assert np.abs(by_hand).max() > 0.01
-    np.testing.assert_allclose(gradient(taught), by_hand, atol=1e-6)
+    assert_alike(gradient(taught), by_hand, GRADIENT)
     assert 0 < metrics["policy/clipped_share"] < 1
 
 
@@ -105,7 +110,7 @@ def test_auto_holds_fewer_tokens_at_once_on_a_cpu_and_learns_the_same():
         taught.forward_backward(batch, LOSS)
         passes[limit], gradients[limit] = widths, gradient(taught)
     assert max(passes["auto"]) <= 4096 < max(passes[16_384])
-    np.testing.assert_allclose(gradients["auto"], gradients[16_384], atol=1e-6)
+    assert_alike(gradients["auto"], gradients[16_384], GRADIENT)
 
 
 def test_grouping_and_order_of_tokens_leave_the_gradient_unchanged():
@@ -120,8 +125,8 @@ def test_grouping_and_order_of_tokens_leave_the_gradient_unchanged():
     ):
         other = learner(**settings)
         same = other.forward_backward(variant, LOSS)
-        np.testing.assert_allclose(gradient(other), expected, atol=1e-6)
-        assert same == pytest.approx(metrics, abs=1e-5)
+        assert_alike(gradient(other), expected, GRADIENT)
+        assert same == near(metrics, PASS)
 
 
 @pytest.mark.parametrize("limit", [1, 30, 10_000])
@@ -148,7 +153,7 @@ def test_micro_batches_add_up_to_the_batch(aggregate):
         columns = {name: getattr(batch, name)[at] for name in Batch.__dataclass_fields__}
         columns["segment_L"] = np.zeros(at.sum(), np.int32)
         pieces.forward_backward(Batch(**columns), LOSS)
-    np.testing.assert_allclose(gradient(pieces), gradient(whole), atol=1e-6 * batch.policy_weight_L.sum())
+    assert_alike(gradient(pieces), gradient(whole), GRADIENT)
 
 
 @pytest.mark.parametrize("aggregate", ["token", "sequence", "turn", "sum", 50])
@@ -161,7 +166,7 @@ def test_the_parts_of_a_split_average_to_the_batch(aggregate):
         one = learner()
         one.forward_backward(part, LOSS)
         parts.append(gradient(one))
-    np.testing.assert_allclose(np.mean(parts, 0), gradient(whole), rtol=1e-5, atol=1e-6 * batch.policy_weight_L.sum())
+    assert_alike(np.mean(parts, 0), gradient(whole), GRADIENT)
 
 
 def test_only_policy_tokens_get_gradient():
@@ -174,7 +179,7 @@ def test_only_policy_tokens_get_gradient():
     whole.forward_backward(batch, PolicyLoss())
     alone = pack([models.scored([models.trajectory([early])])], np.array([1.0], np.float32))
     bare.forward_backward(alone, PolicyLoss())
-    np.testing.assert_allclose(gradient(whole), gradient(bare), atol=1e-7)
+    assert_alike(gradient(whole), gradient(bare), GRADIENT)
     assert np.abs(gradient(whole)).max() > 0
 
 
@@ -197,7 +202,7 @@ def test_logprobs_are_those_of_a_plain_forward_pass(temperature):
     for segment in range(batch.n_segments):
         at = batch.segment_L == segment
         naive = models.naive_logprobs(taught.model, batch.ids_L[at], temperature)
-        np.testing.assert_allclose(got[at], np.where(batch.policy_weight_L[at] > 0, naive, 0), atol=1e-5)
+        assert_logprobs(got[at], np.where(batch.policy_weight_L[at] > 0, naive, 0), PASS)
     assert all(weight.grad is None for weight in taught.model.parameters())
 
 
@@ -268,8 +273,8 @@ def test_demonstrations_give_the_gradient_of_cross_entropy():
         n += int((labels != -100).sum())
     (total / n).backward()
     expected = torch.cat([weight.grad.flatten() for weight in plain.parameters()]).numpy()
-    np.testing.assert_allclose(gradient(taught), expected, atol=1e-6)
-    assert metrics["loss/imitation"] == pytest.approx(total.item() / n, rel=1e-5)
+    assert_alike(gradient(taught), expected, GRADIENT)
+    assert metrics["loss/imitation"] == near(total.item() / n, PASS)
 
 
 # --- losses that ask for more ----------------------------------------------------------------------------------------
@@ -306,8 +311,8 @@ def test_passes_and_packing_order_leave_every_gradient_unchanged(loss):
         (batch_of([3, 1, 5, 0, 2, 4]), {"tokens_per_pass": 60}),
     ):
         same, got = run(variant, **settings)
-        np.testing.assert_allclose(got, expected, atol=2e-6)
-        assert same == pytest.approx(metrics, abs=1e-4)
+        assert_alike(got, expected, GRADIENT)
+        assert same == near(metrics, PASS)
 
 
 @pytest.mark.parametrize("limit", [1, 30, 10_000])
@@ -349,7 +354,7 @@ def test_gspo_per_turn_has_the_gradient_of_a_forward_pass_written_out():
             total = total - weight * torch.minimum(s * a, s.clamp(0.95, 1.05) * a)
     total.backward()
     expected = torch.cat([weight.grad.flatten() for weight in model.parameters()]).numpy()
-    np.testing.assert_allclose(gradient(taught), expected, rtol=1e-5, atol=1e-6)
+    assert_alike(gradient(taught), expected, GRADIENT)
 
 
 def test_what_a_loss_asks_for_is_what_the_model_says():
@@ -368,8 +373,8 @@ def test_what_a_loss_asks_for_is_what_the_model_says():
     start = np.flatnonzero(batch.position_L[: place + 1] == 0)[-1]
     ids = torch.as_tensor(batch.ids_L[start:place], dtype=torch.long)
     row = torch.log_softmax(models.model()(ids[None]).logits[0, -1] / 0.8, -1)
-    torch.testing.assert_close(tokens.candidate_logprob[0], row.topk(4).values, atol=1e-5, rtol=0)
-    torch.testing.assert_close(tokens.nucleus_entropy[0], nucleus_entropy(row, 0.7), atol=1e-5, rtol=0)
+    assert_logprobs(tokens.candidate_logprob[0], row.topk(4).values, PASS)
+    assert_logprobs(tokens.nucleus_entropy[0], nucleus_entropy(row, 0.7), PASS)
     assert tokens.reference_logprob[0] == -batch.logprob_L[place]
     assert tokens.proximal_logprob is None
 
@@ -420,7 +425,7 @@ def test_a_snapshot_of_the_learner_itself_is_on_policy():
     measured = {"proximal_L": taught.logprobs(batch)}
     metrics = taught.forward_backward(batch, PolicyLoss(objective=Clipped(), decoupled=True), measured=measured)
     plain.forward_backward(batch, PolicyLoss(objective=Reinforce()))
-    np.testing.assert_allclose(gradient(taught), gradient(plain), atol=1e-6)
+    assert_alike(gradient(taught), gradient(plain), GRADIENT)
     assert metrics["policy/clipped_share"] == 0
 
 
@@ -452,6 +457,31 @@ def test_tokens_whose_sampler_logprob_was_never_recorded(caplog):
     assert np.isfinite(gradient(taught)).all()
 
 
+def test_an_objective_without_a_ratio_needs_no_sampler_logprobs():
+    """It learns what it would with them; what compares with the sampler is not reported."""
+    batch, loss, gradients = batch_of(), PolicyLoss(objective=Reinforce()), []
+    for missing in (False, True):
+        if missing:
+            batch.logprob_L[:] = np.nan
+        taught = learner()
+        metrics = taught.forward_backward(batch, loss)
+        assert ("policy/kl_to_sampler_nats" in metrics) is not missing
+        assert np.isfinite(list(metrics.values())).all()
+        gradients.append(gradient(taught))
+    assert np.array_equal(*gradients)
+
+
+def test_a_hinted_token_cannot_be_filled_in_without_the_hint():
+    batch = batch_of()
+    at = np.flatnonzero(batch.policy_weight_L)[0]
+    batch.logprob_L[at], batch.origin_L[at] = np.nan, Origin.HINTED
+    taught = learner()
+    with pytest.raises(ShapeError, match=f"logprob of token {at} is nan, and it was sampled with a hint"):
+        taught.forward_backward(
+            batch, PolicyLoss(objective=Clipped(), decoupled=True), measured={"proximal_L": taught.logprobs(batch)}
+        )
+
+
 # --- truncated sampling ----------------------------------------------------------------------------------------------
 
 
@@ -474,14 +504,14 @@ def test_sampler_and_learner_of_one_truncation_agree():
     batch = truncated_batch()
     spoken = batch.policy_weight_L > 0
     same, blind = learner(top_p=0.7, top_k=20), learner()
-    np.testing.assert_allclose(same.logprobs(batch)[spoken], batch.logprob_L[spoken], atol=1e-5)
+    assert_logprobs(same.logprobs(batch)[spoken], batch.logprob_L[spoken], PASS)
     assert (np.exp(blind.logprobs(batch) - batch.logprob_L)[spoken] < 0.75).all()
     metrics = same.forward_backward(batch, PolicyLoss())
-    assert metrics["policy/kl_to_sampler_nats"] == pytest.approx(0, abs=1e-6)
+    assert metrics["policy/kl_to_sampler_nats"] == near(0, PASS)
     assert metrics["policy/outside_support_share"] == 0
     plain = learner(top_p=0.7, top_k=20)
     plain.forward_backward(batch, PolicyLoss(objective=Reinforce()))
-    np.testing.assert_allclose(gradient(same), gradient(plain), atol=1e-6)
+    assert_alike(gradient(same), gradient(plain), GRADIENT)
 
 
 @pytest.mark.parametrize("objective", [Clipped(), Gspo(), Reinforce()], ids=repr)
@@ -497,7 +527,36 @@ def test_tokens_outside_the_learners_support_count_nothing_and_keep_their_place(
     without = learner(top_k=5)
     zeroed = replace(batch, policy_weight_L=np.where(outside, 0, batch.policy_weight_L).astype(np.float32))
     without.forward_backward(zeroed, PolicyLoss(objective=objective))
-    np.testing.assert_allclose(gradient(narrow), gradient(without), atol=1e-7)
+    assert_alike(gradient(narrow), gradient(without), GRADIENT)
+
+
+@pytest.mark.parametrize("experts", [Shaped(), RlPlus()], ids=repr)
+def test_what_an_expert_wrote_is_never_cut(experts):
+    """No sampler drew it: numerator and denominator of its weight are over the whole vocabulary."""
+    batch = batch_of()
+    zeros_L, experts_L = np.zeros_like(batch.logprob_L), np.full_like(batch.origin_L, Origin.EXPERT)
+    batch = replace(batch, origin_L=experts_L, logprob_L=zeros_L)
+    found = []
+    for taught in (learner(), learner(top_k=3)):
+        loss = PolicyLoss(experts=experts)
+        metrics = taught.forward_backward(batch, loss, measured=measured_for(loss, batch, taught, None))
+        found.append((metrics["loss/expert"], gradient(taught)))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
+    np.testing.assert_allclose(found[1][1], found[0][1], atol=1e-6)
+
+
+def test_an_experts_tokens_are_compared_with_the_snapshot_over_the_whole_vocabulary():
+    """Top-k cuts most of an expert's tokens off, in the snapshot too: there they must not count as certain."""
+    batch = truncated_batch()
+    spoken = batch.policy_weight_L > 0
+    batch = replace(batch, origin_L=np.where(spoken, Origin.EXPERT, Origin.OWN).astype(np.uint8))
+    narrow, loss = learner(top_k=3), PolicyLoss(experts=RlPlus())
+    p = np.exp(narrow.logprobs(batch, whole=True))[spoken]
+    metrics = narrow.forward_backward(batch, loss, measured=measured_for(loss, batch, narrow, None))
+    worth = 2 * p / (1.5 * p + 0.5) * np.sqrt(1 - p)
+    assert metrics["loss/expert"] == pytest.approx(
+        -(batch.policy_weight_L * batch.advantage_L)[spoken] @ worth, rel=1e-4
+    )
 
 
 def test_cross_entropy_does_not_care_about_truncation():
@@ -505,8 +564,8 @@ def test_cross_entropy_does_not_care_about_truncation():
     batch, plain, narrow = pack_demonstrations(trajectories), learner(), learner(top_p=0.2, top_k=3)
     first = plain.forward_backward(batch, PolicyLoss())
     second = narrow.forward_backward(batch, PolicyLoss())
-    assert second["loss/imitation"] == pytest.approx(first["loss/imitation"])
-    np.testing.assert_allclose(gradient(narrow), gradient(plain), atol=1e-6)
+    assert second["loss/imitation"] == near(first["loss/imitation"], PASS)
+    assert_alike(gradient(narrow), gradient(plain), GRADIENT)
 
 
 # --- looking at the gradient -----------------------------------------------------------------------------------------
@@ -521,6 +580,17 @@ def test_the_gradient_of_tokens_times_that_of_logprobs_is_the_gradient():
     assert all(weight.grad is None for weight in taught.model.parameters())
     whole.forward_backward(batch, PolicyLoss())
     assert norm == pytest.approx(np.linalg.norm(gradient(whole)), rel=1e-4)
+
+
+def test_the_gradient_of_tokens_shows_what_is_compared_over_the_whole_vocabulary():
+    batch, taught = truncated_batch(), learner(top_p=0.7, top_k=20)
+    loss = PolicyLoss(penalties=(KlPenalty(coef=1.0),))
+    batch = replace(batch, advantage_L=np.zeros_like(batch.advantage_L))
+    measured = measured_for(loss, batch, taught, learner(4))
+    x_L = taught.logprobs(batch, whole=True) - measured["reference_L"]
+    np.testing.assert_allclose(
+        taught.token_gradient(batch, loss, measured=measured), batch.policy_weight_L * x_L, atol=1e-5
+    )
 
 
 def test_looking_remembers_nothing():

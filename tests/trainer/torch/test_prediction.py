@@ -1,6 +1,5 @@
 """States that go through the head a few at a time give the numbers and gradients of all at once."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,11 +7,14 @@ from hypothesis import strategies as st
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.helpers import models
+from tests.helpers.rounding import GRADIENT, assert_alike, tolerance
 from tests.trainer.torch import test_packing as trees
 from turngate.trainer.loss.tokens import Needs
 from turngate.trainer.torch.prediction import LOGITS, TokenPredictor, fused_prediction
 from turngate.types import Sampling
 
+ONE_PRODUCT = tolerance(depth=6, terms=500)
+"""A product, its softmax over at most 500 entries, what is read of them, and back."""
 COLUMNS = ("logprob", "entropy", "plain_logprob", "nucleus_entropy", "candidate_logprob")
 
 
@@ -58,9 +60,9 @@ def test_the_fused_gradient_is_that_of_one_token_at_a_time(seed, n, width, vocab
     expected = brute(states, head, chosen, temperature)
     got = fused_prediction(states, head, chosen, temperature, at_once=at_once, dtype=torch.float32)
     for ours, theirs in zip(got, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(ours, theirs, atol=ONE_PRODUCT, rtol=ONE_PRODUCT)
     for ours, theirs in zip(gradients(got, states, head, seed), gradients(expected, states, head, seed), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(ours, theirs, atol=ONE_PRODUCT, rtol=ONE_PRODUCT)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.7, top_p=0.8), Sampling(top_k=5)], ids=repr)
@@ -78,15 +80,15 @@ def test_every_column_and_its_gradient_are_the_same_in_pieces(sampling, needs):
     (whole, real, slopes), (parts, in_pieces, slopes_in_pieces) = found
     assert [one is None for one in whole] == [one is None for one in parts]
     assert len(real) == 2 + sampling.truncates + 2 * (needs.nucleus is not None)
-    torch.testing.assert_close(in_pieces, real, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(slopes_in_pieces, slopes, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(in_pieces, real, atol=ONE_PRODUCT, rtol=ONE_PRODUCT)
+    torch.testing.assert_close(slopes_in_pieces, slopes, atol=ONE_PRODUCT, rtol=ONE_PRODUCT)
 
 
 def test_in_bfloat16_both_round_alike():
     states, head, chosen = made(0, 40, 64, 500)
     whole, parts = (TokenPredictor(head, Sampling(), bf16=True, most=most) for most in (LOGITS, 500 * 7))
     outcomes = [(one(states, chosen, Needs()).logprob, one(states, chosen, Needs()).entropy) for one in (whole, parts)]
-    torch.testing.assert_close(outcomes[1], outcomes[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(outcomes[1], outcomes[0], atol=ONE_PRODUCT, rtol=ONE_PRODUCT)
     slopes = [gradients(outcome, states, head, 1) for outcome in outcomes]
     for ours, theirs in zip(slopes[1], slopes[0], strict=True):
         assert (ours - theirs).norm() < 0.01 * theirs.norm()
@@ -113,7 +115,7 @@ def test_a_large_vocabulary_never_has_a_matrix_of_tokens_and_entries():
         taught.forward_backward(batch, trees.LOSS)
     assert largest.numel > LOGITS
     whole = taught.model.get_input_embeddings().weight.grad
-    np.testing.assert_allclose(got.numpy(), whole.numpy(), atol=1e-5 * float(whole.abs().max()))
+    assert_alike(got.numpy(), whole.numpy(), GRADIENT)
 
 
 class Largest(torch.utils._python_dispatch.TorchDispatchMode):

@@ -31,6 +31,21 @@ def test_measuring_computes_them_once():
     assert taught.logprobs(batch).tolist() == models.learner().logprobs(batch).tolist()
 
 
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_dropout_is_off_in_training_too(checkpoint):
+    """With it, a policy would differ from itself, as the sampler and a reference have it, before its first update."""
+    model, (_, batch) = models.model(), trees.batch_of()
+    for module in model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.5
+    taught, plain = models.learner(model, checkpoint_activations=checkpoint), models.learner()
+    for one in (taught, plain):
+        one.logprobs(batch)  # measuring leaves the model as it was
+        one.forward_backward(batch, trees.LOSS)
+    for ours, theirs in zip(taught.model.parameters(), plain.model.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
 def test_a_model_that_cannot_do_it_is_refused():
     model = models.model()
     model.supports_gradient_checkpointing = False

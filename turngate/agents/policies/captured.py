@@ -27,6 +27,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from turngate.agents.policies.forward import Feed, Forward, HubForward, cast
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.protocols import LanguageModel, Precision
+from turngate.agents.refused_memory import is_out_of_memory
+from turngate.agents.rounding import agreement, pass_rounding
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +41,6 @@ NARROWEST = 128
 """Fewest columns that attention of a captured step reads; the cache's capacity is a multiple by a power of two."""
 WARM_UP = 2
 """Times that work runs before it is captured, because libraries set themselves up in their first calls."""
-AGREE = {torch.bfloat16: 0.1, torch.float16: 0.1}
-"""How far a state may be from that of the plain pass, as a share of its norm, by the model's format (1e-3 elsewhere):
-much more than rounding makes it, much less than a token does that is seen and should not be."""
 _CAPTURING = threading.Lock()
 
 
@@ -85,7 +84,7 @@ class CapturedForward(Forward):
         self._body: StaticStep = step or self._plain
         self._new_recorder = recorder or CudaGraphs
         self._fed = torch.zeros(3 * cache.slots, dtype=torch.long, device=self._device)
-        self._agree = AGREE.get(self._dtype, 1e-3)
+        self._config, self._eps = model.config, torch.finfo(self._dtype).eps
         self.problem = ""
         self._forget()
 
@@ -95,7 +94,6 @@ class CapturedForward(Forward):
         return tuple(self._replays)
 
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
-        """See ``Forward``."""
         single = [feed for feed in feeds if len(feed.ids) == 1]
         if self.problem or not single:
             return self._plain(feeds)
@@ -132,7 +130,10 @@ class CapturedForward(Forward):
         self._fed[: numbers.size].copy_(torch.from_numpy(numbers.reshape(-1)))
 
     def _first(self, bucket: Bucket, feeds: Sequence[Feed]) -> torch.Tensor:
-        """Record the step and compare it with the plain pass, which comes last, so that its keys and values stay."""
+        """Record the step and compare it with the plain pass, which comes last, so that its keys and values stay.
+
+        Raises what says that memory ran out: that is no reason to do without graphs.
+        """
 
         def work() -> torch.Tensor:
             return decode_step(self._body, self._fed, bucket)
@@ -144,11 +145,13 @@ class CapturedForward(Forward):
             replay = self._recorder(work)
             states = replay()[: len(feeds)].clone()
         except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
             why = _first_line(error)
         plain = self._plain(feeds)
         if states is not None:
             apart = float(((states - plain).float().norm(dim=-1) / plain.float().norm(dim=-1)).max())
-            if apart <= self._agree:
+            if apart <= agreement(pass_rounding(self._config, self._eps, tokens=bucket.width)):
                 self._replays[bucket] = replay
             elif not np.isnan(apart):  # weights that are no numbers say nothing of the step
                 why = f"with {bucket.rows} rows and {bucket.width} columns a state differs by {apart:.2g} of its norm"
@@ -209,7 +212,6 @@ class CudaGraphs:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:
-        """See ``Recorder``."""
         with torch.cuda.device(self._device):
             here = torch.cuda.current_stream()
             self._stream.wait_stream(here)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from turngate.agents.architecture import FULL, SLIDING, cache_refusal, layer_kinds, window
+from turngate.agents.policies.gpu import suit
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
@@ -62,6 +63,7 @@ class Forward(ABC):
         self._base, self._cache = model.base_model, cache
         weight = next(model.parameters())
         self._device, self._dtype = weight.device, weight.dtype
+        suit(self._device)
 
     @abstractmethod
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:

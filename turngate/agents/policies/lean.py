@@ -156,7 +156,6 @@ class LeanForward(Forward):
         self._cos = self._sin = torch.zeros(0, 1, self._dim)
 
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
-        """See ``Forward``."""
         return self._hidden(self._plan(feeds))
 
     def _hidden(self, plan: _Pass) -> torch.Tensor:

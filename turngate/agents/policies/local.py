@@ -26,7 +26,8 @@ from turngate.agents.policies.paced import PacedPolicy
 from turngate.agents.policies.prefix_memory import PrefixMemory
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.protocols import LanguageModel
-from turngate.errors import PolicyError
+from turngate.agents.refused_memory import is_out_of_memory
+from turngate.errors import OutOfMemory, PolicyError
 from turngate.types import Completion, EndedBy, IntArray, Request
 
 PREFILL_TOKENS = 16_384  # most tokens of one prefill pass: bounds its memory
@@ -145,7 +146,10 @@ class LocalPolicy(PacedPolicy):
     # --- the engine ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Decode until no lane is open. A step that fails ends the turns that were in it, typed; nobody hangs."""
+        """Decode until no lane is open. A step that fails ends the turns in it with a typed error.
+
+        Where memory ran out that is an OutOfMemory, which ends the run: the next episodes would need as much.
+        """
         while self._pace.lanes:
             await self._pace.before_step()
             try:
@@ -163,9 +167,17 @@ class LocalPolicy(PacedPolicy):
         self._pace.in_engine -= len(jobs)
         for job in jobs:
             if not job.result.done():
-                failure = PolicyError(f"decoding turn {job.request.turn} of '{job.request.episode}' failed: {error!r}")
+                failure = self._failure(job.request, error)
                 failure.__cause__ = error
                 job.result.set_exception(failure)
+
+    def _failure(self, request: Request, error: Exception) -> PolicyError | OutOfMemory:
+        if is_out_of_memory(error):
+            return OutOfMemory(
+                f"the sampler ran out of memory with {len(self._rows)} episodes at once; lower policy.lanes, which is "
+                f"{self.lanes}, or policy.context"
+            )
+        return PolicyError(f"decoding turn {request.turn} of '{request.episode}' failed: {error!r}")
 
     def _withdraw(self, job: _Job) -> None:
         """Forget a job whose lane was cancelled."""

@@ -65,7 +65,7 @@ class OpenAIPolicy(Policy):
             logprobs_K=np.zeros(0, np.float32),
             ended_by=EndedBy.LENGTH if said.cut_off else EndedBy.STOP,
             policy_version=self.version,
-            text=as_text(said.text, said.calls) or said.refusal,
+            text=as_text(said.text, said.calls, cut_off=said.cut_off) or said.refusal,
         )
 
     def release(self, episode: str) -> None:

@@ -43,7 +43,6 @@ class PacedPolicy(Policy):
                     await self._working
 
     async def outside(self, call: Awaitable[T]) -> T:
-        """See ``Pace.outside``."""
         return await self._pace.outside(call)
 
     def _need_lane(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from typing import ClassVar, Literal, Self
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -16,7 +17,9 @@ from turngate.agents.policies.openai import OpenAIPolicy
 from turngate.agents.protocols import LanguageModel, Precision, Tokenizer
 from turngate.agents.rollout import Player, TokenLimits
 from turngate.agents.server import ChatServer
+from turngate.agents.tiny import is_own
 from turngate.errors import ConfigError
+from turngate.part_calls import handed, instance_of
 from turngate.parts import Part
 from turngate.types import Sampling
 
@@ -37,16 +40,21 @@ class PolicyPart(Part):
     same distribution."""
     top_k: int = Field(0, ge=0)
     """Sample only from this many likeliest tokens; 0 = from all. The learner uses the same distribution."""
-    turn_tokens: int = Field(64, ge=1)
-    """Most tokens that the model may write in one turn; a longer turn is cut off."""
-    context: int = Field(1024, ge=16)
+    turn_tokens: int = Field(64, ge=1, le=100_000_000)
+    """Most tokens that the model may write in one turn, its end-of-turn token included. A turn without that token by
+    then is cut off: nothing of it is carried out, and the model is told that it was too long."""
+    context: int = Field(1024, ge=16, le=100_000_000)
     """Most tokens of an episode, all turns together; an episode that would need more is ended."""
     episode_s: float = Field(600.0, gt=0)
     """Most seconds of an episode; one that takes longer is ended."""
-    lanes: int = Field(64, ge=1)
+    lanes: int = Field(64, ge=1, le=100_000)
     """Number of episodes played at once; more are faster and need more memory."""
     system: str = ""
     """Text of a system message before everything that the model is asked; empty: none but the chat template's own."""
+    examples: Annotated[int, Field(ge=0, le=1000)] | Path = 0
+    """Solved episodes that every episode is shown first, as earlier turns of the chat, which a model that does not know
+    the environment needs in order to write calls. A number: so many of the oracle, on the first training tasks of each
+    environment; a file: all of it, JSON lines as for warm_start.demonstrations. They count in policy.context."""
 
     @model_validator(mode="after")
     def _leaves_a_choice(self) -> Self:
@@ -68,7 +76,7 @@ class PolicyPart(Part):
 
     def chat(self, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
         """How messages become tokens: what every run and evaluation of this policy uses. Raises as ``Chat`` does."""
-        return Chat(tokenizer, system=self.system, ends=ends_of(model))
+        return Chat(tokenizer, system=self.system, ends=ends_of(model), shows_examples=bool(self.examples))
 
     def check(self, model: LanguageModel) -> None:
         """Raise ConfigError for a model that ``open`` would refuse; ``model`` may be without weights."""
@@ -91,7 +99,33 @@ class PolicyPart(Part):
 
     def player(self, model: LanguageModel, chat: Chat) -> Player:
         """The opened policy, with the distribution and the limits of training."""
-        return Player(self.open(model, chat), chat, self.limits(), sampling=self.sampling)
+        policy = handed("policy", self.open, model, chat, take=instance_of(Policy), must="a Policy")
+        n_tokens = int(model.get_output_embeddings().weight.shape[0])
+        return Player(policy, chat, self.limits(), sampling=self.sampling, n_tokens=n_tokens)
+
+
+def _chat(part: LocalPolicyPart | VLLMPolicyPart, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
+    """The chat of a model whose tokens are known. Raises ConfigError as ``Chat`` does, and for ``tools`` where the
+    template lists them."""
+    describes = part.tools == "described" or (part.tools == "auto" and not is_own(tokenizer))
+    ends = ends_of(model)
+    chat = Chat(
+        tokenizer,
+        system=part.system,
+        template=part.template,
+        ends=ends,
+        describes=describes,
+        shows_examples=bool(part.examples),
+    )
+    if chat.notation and part.tools != "auto":
+        raise ConfigError(
+            f'policy.tools = "{part.tools}" has no effect, because the chat template lists the tools; leave it out'
+        )
+    if part.tools == "described" and not chat.describes:
+        raise ConfigError(
+            'policy.tools = "described" has no effect, because the chat template takes no system message; leave it out'
+        )
+    return chat
 
 
 def check_top_k(top_k: int, model: LanguageModel) -> None:
@@ -107,17 +141,22 @@ class LocalPolicyPart(PolicyPart):
     type: Literal["local"] = "local"
     order: Literal["fixed", "ready"] = "fixed"
     """When an episode goes on after a call of its environment. fixed: after a fixed number of decoded tokens, so that a
-    run repeats bit for bit; ready: as soon as the environment has answered, which is faster where environments are
-    slow."""
+    run on a CPU repeats bit for bit; ready: as soon as the environment has answered, which is faster where environments
+    are slow."""
     dtype: Literal["learner"] | Precision = "learner"
     """Precision in which tokens are decoded; learner: that of the learner's forward pass. Where the two differ, so do
-    their log-probabilities, and learner.tolerance has to be raised to allow it."""
+    their log-probabilities, as far as learner.tolerance allows."""
     template: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the chat template, such as {enable_thinking = false}; one that it never mentions is refused."""
+    tools: Literal["auto", "described", "named"] = "auto"
+    """How the model is told of its tools where its chat template has no place for them. described: a system message
+    says how a call is written, and lists each tool with its description and arguments; named: the environment's own
+    prompt names them in one line, which is enough for a model that learns here; auto: named for a model that was made
+    by turngate, else described."""
 
     def chat(self, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
         """See ``PolicyPart``; with the arguments of the template."""
-        return Chat(tokenizer, system=self.system, template=self.template, ends=ends_of(model))
+        return _chat(self, model, tokenizer)
 
     def check(self, model: LanguageModel) -> None:
         """Raise ConfigError for a ``top_k`` that keeps the whole vocabulary, and for layers that are not known."""
@@ -152,7 +191,7 @@ class VLLMPolicyPart(PolicyPart):
     are slow."""
     dtype: Literal["learner"] | Precision = "learner"
     """Precision in which tokens are decoded; learner: that of the learner's forward pass. Where the two differ, so do
-    their log-probabilities, and learner.tolerance has to be raised to allow it."""
+    their log-probabilities, as far as learner.tolerance allows."""
     adapters: Literal["merged", "apart"] = "merged"
     """With learner.lora, what the engine is sent after each update. merged: the weights of the whole model, with the
     adapters added and rounded; apart: the adapters alone, which it adds as it computes, so that a push is small and
@@ -178,6 +217,11 @@ class VLLMPolicyPart(PolicyPart):
     """How often a turn is sent again because the engine died in it; after that its episode is unusable."""
     template: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the chat template, such as {enable_thinking = false}; one that it never mentions is refused."""
+    tools: Literal["auto", "described", "named"] = "auto"
+    """How the model is told of its tools where its chat template has no place for them. described: a system message
+    says how a call is written, and lists each tool with its description and arguments; named: the environment's own
+    prompt names them in one line, which is enough for a model that learns here; auto: named for a model that was made
+    by turngate, else described."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """Further engine arguments of vLLM, for instance {block_size = 64} or {max_num_batched_tokens = 16384}."""
 
@@ -191,7 +235,7 @@ class VLLMPolicyPart(PolicyPart):
 
     def chat(self, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
         """See ``PolicyPart``; with the arguments of the template."""
-        return Chat(tokenizer, system=self.system, template=self.template, ends=ends_of(model))
+        return _chat(self, model, tokenizer)
 
     def check_adapters(self, rank: int | None) -> None:
         """Raise ConfigError for adapters of a rank that vLLM cannot add, and for ``adapters`` without any."""
@@ -268,7 +312,7 @@ class OpenAIPolicyPart(PolicyPart):
     """Name of the model on the server."""
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable that holds the server's key; the key itself is never stored."""
-    lanes: int = Field(16, ge=1)
+    lanes: int = Field(16, ge=1, le=100_000)
     """Number of episodes played at once, and so the most requests at once; lower it where the server limits them."""
     call_s: float = Field(120.0, gt=0)
     """Most seconds of one request; raise it for a slow server."""

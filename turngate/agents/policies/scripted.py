@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from turngate.agents.chat import Chat
+from turngate.agents.chat import Chat, TextChat, join
 from turngate.agents.policies.base import Policy
 from turngate.errors import PolicyError
 from turngate.types import Completion, EndedBy, Request
@@ -13,7 +13,7 @@ Script = Callable[[Request], str]
 
 
 class ScriptedPolicy(Policy):
-    """Writes ``script(request)`` each turn. Its tokens are sure, so their logprobs are 0."""
+    """Writes ``script(request)`` each turn. Its tokens are sure, so their logprobs are 0; a ``TextChat`` has none."""
 
     name = "scripted"
 
@@ -23,7 +23,7 @@ class ScriptedPolicy(Policy):
     async def complete(self, request: Request) -> Completion:
         """The scripted text as tokens, ended like a sampled turn."""
         text = self._script(request)
-        ids = self._chat.encode_turn(text)
+        ids = join() if isinstance(self._chat, TextChat) else self._chat.encode_turn(text)
         return Completion(
             ids_K=ids, logprobs_K=np.zeros(len(ids), np.float32), ended_by=EndedBy.SCRIPT, policy_version=0, text=text
         )

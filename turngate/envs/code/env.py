@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.code.diagnostics import Diagnoser
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
+from turngate.envs.code.facts import EVIDENCE, compared, declared, diffs
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import TreeChange, grade
 from turngate.envs.code.grading.protect import sort_changes
@@ -21,7 +22,7 @@ from turngate.envs.code.hints import written
 from turngate.envs.code.lease import lease
 from turngate.envs.code.observe import numbered, result_text, shorten, without_times
 from turngate.envs.code.oracle import oracle_actions
-from turngate.envs.code.problem import Problem, unified
+from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
@@ -47,6 +48,7 @@ class RepairState:
     place: Saved
     turn: int
     submitted: bool
+    opened: frozenset[str]
     steps: tuple[TreeChange, ...]
     tested: str
     excess: float | None
@@ -75,6 +77,7 @@ class CodeRepairEnv(ToolEnv):
         extra="code",
         has_oracle=True,
         hint_levels=4,
+        evidence=EVIDENCE,
     )
     refusals = (ToolError, SandboxFileError, BadEdit)
 
@@ -112,6 +115,8 @@ class CodeRepairEnv(ToolEnv):
             raise
         self._max_chars, self._view_lines, self._deadline_s = max_chars, view_lines, deadline_s
         self._each = measure == "turns"
+        evidence = declared(self.turn_spec.evidence, each=self._each, diagnosed=self._diagnoser is not None)
+        self.turn_spec = replace(self.turn_spec, evidence=evidence)
         self._place: Workspace | None = None
         self._steps: list[TreeChange] = []
         self._excess: float | None = 0.0
@@ -157,14 +162,16 @@ class CodeRepairEnv(ToolEnv):
             existed=frozenset(self._here.found),
             each=self._each,
         )
+        yield from compared(self._problem, self._repair(), self._files_opened, submitted=self._submitted)
 
     def answer(self) -> str | None:
         """The diff of what the agent changed, without what is never measured (see ``sort_changes``)."""
+        return "".join(diffs(self._problem, self._repair()).values()) or None
+
+    def _repair(self) -> Texts:
         with self._here.blame():
             changed = self._here.changes().texts
-        repair = sort_changes(changed, self._problem, frozenset(self._here.found)).repair
-        diff = (unified(path, self._problem.original(path), text) for path, text in sorted(repair.items()))
-        return "".join(diff) or None
+        return sort_changes(changed, self._problem, frozenset(self._here.found)).repair
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the files of the reference repair, make its changes, run the tests, submit."""
@@ -175,12 +182,12 @@ class CodeRepairEnv(ToolEnv):
         return written(Problem.of(task).patch)
 
     def save(self) -> RepairState:
-        """See ``TurnEnv.save``."""
         return RepairState(
             problem=self._problem,
             place=self._here.save(),
             turn=self.turn,
             submitted=self._submitted,
+            opened=frozenset(self._files_opened),
             steps=tuple(self._steps),
             tested=self._tested,
             excess=self._excess,
@@ -188,11 +195,11 @@ class CodeRepairEnv(ToolEnv):
         )
 
     def load(self, saved: object) -> None:
-        """See ``TurnEnv.load``."""
         assert isinstance(saved, RepairState)
         self._leave()
         self._problem, self.turn, self._submitted = saved.problem, saved.turn, saved.submitted
         self._steps, self._tested = list(saved.steps), saved.tested
+        self._files_opened = set(saved.opened)
         self._excess, self._done = saved.excess, set(saved.done)
         self._place = Workspace(self._bench, self._problem, saved.place)
         self._key = self._place.state_key
@@ -242,6 +249,7 @@ class CodeRepairEnv(ToolEnv):
 
     def _text(self, path: str, first: int, last: int) -> str:
         content = self._here.read(path)
+        self._files_opened.add(path)
         if b"\0" in content:
             return f"[binary file of {len(content)} bytes]"
         return numbered(content.decode(errors="replace"), first, last, self._max_chars)
@@ -398,6 +406,7 @@ class CodeRepairEnv(ToolEnv):
 
     def _clear(self) -> None:
         self._submitted, self._excess = False, 0.0
+        self._files_opened = set[str]()
         self._steps = []
         self._tested = self._key = ""
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from turngate.envs.code.source import TooDeep, parsed
-from turngate.envs.leak import held
+from turngate.envs.leak import stands
 
 MOST_TESTS = 5
 
@@ -86,7 +86,7 @@ def written(patch: str) -> tuple[str, ...]:
     if len(blocks) != 1:
         return ()
     text = "\n".join(line[1:] for line in blocks[0])
-    return () if held(before, [text]) else (text,)
+    return () if stands(text, before) else (text,)
 
 
 def _first_step(patch: str) -> str:

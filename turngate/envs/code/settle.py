@@ -18,9 +18,7 @@ from turngate.errors import ConfigError, TaskRefused
 class Measures(Protocol):
     """What settling needs of a bench."""
 
-    def measure(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report:
-        """See ``Bench.measure``."""
-        ...
+    def measure(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report: ...
 
 
 def settle(problem: Problem, bench: Measures, *, repetitions: int = 3) -> Problem:

@@ -38,7 +38,6 @@ class GeneratedCode(CodeSource):
     """Hardest texts: 1 single expressions, 2 also loops and slices, 3 also early returns and helper functions."""
 
     def open(self) -> TaskSource:
-        """See ``generate.CodeGenerator``."""
         from turngate.envs.code.generate import CodeGenerator
 
         return CodeGenerator(**self.settings())
@@ -52,7 +51,6 @@ class CodeFolder(CodeSource):
     """Where the task set lies."""
 
     def open(self) -> TaskSource:
-        """See ``taskset.read``."""
         from turngate.envs.code.taskset import read
 
         return read(self.folder_of("folder"))
@@ -90,7 +88,6 @@ class _PairSource(MeasuredSource):
     """Where the programs lie; it is only read."""
 
     def problems(self) -> LoadedProblems:
-        """See ``loaders.quixbugs``."""
         from turngate.envs.code.loaders import quixbugs
 
         return quixbugs(self.folder_of("folder"))
@@ -108,7 +105,6 @@ class QuixBugs(_PairSource):
     type: Literal["quixbugs"] = "quixbugs"
 
     def problems(self) -> LoadedProblems:
-        """See ``loaders.quixbugs``."""
         folder = self.folder_of("folder")
         if not (folder / "python_programs").is_dir():
             raise BadPath(f".folder: '{folder}' is not laid out as QuixBugs: it has no folder 'python_programs'")
@@ -131,7 +127,6 @@ class SweBench(MeasuredSource):
     """Where each commit's tree is exported to, once; leave out for a temporary folder."""
 
     def problems(self) -> LoadedProblems:
-        """See ``loaders.swe_bench``."""
         from turngate.envs.code.loaders import swe_bench
 
         rows, repositories = self.file_of("rows"), self.folder_of("repositories")

@@ -24,7 +24,8 @@ SHIPPED = ("turngate.judging.routed_models:SpokenModel",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What a model said, and how many tokens that was. ``declined``: it would not answer."""
+    """What a model said, and how many tokens that was. ``declined``: it gave no answer, or one
+    without an end."""
 
     text: str
     tokens: int
@@ -59,6 +60,11 @@ class RoutedModel(Part):
     """Seconds that a reply usually takes, as the agent is told."""
     usual_tokens: float = Field(100.0, gt=0, allow_inf_nan=False)
     """Tokens of a usual reply; has an effect on the scale of costs where cost_range is left out."""
+
+    @property
+    def outside(self) -> str:
+        """What outside of the environment answers, in words; "" where the same question gets the same reply."""
+        return ""
 
     @classmethod
     def find(cls, name: str) -> builtins.type[Self]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from turngate.envs.base import TurnSpec
+from turngate.envs.glossary import meanings
 from turngate.envs.router.askable import LiveModel, ModelLike, RoutedModel, routed_models
 from turngate.envs.router.rubric import RUBRIC
 from turngate.envs.router.sources import GeneratedRouting, RoutingSource
@@ -19,14 +20,27 @@ from turngate.envs.tasks import TasksLike, part_of
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError, UnknownName
 from turngate.parts import import_object
-from turngate.rewards.outcome.answers import exact_match, normalize, token_f1
+from turngate.rewards.outcome.answers import exact_match, token_f1
+from turngate.rewards.outcome.calibration import confidence_in
 from turngate.rewards.outcome.costs import cost_score
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.tools.tool import tool
 from turngate.types import Evidence, Task, storable
 
 GOAL = "Answer the question. Models may help; each token that they say costs. One tool per turn"
 COMMANDS = ": ask MODEL QUESTION | answer TEXT"
 DEADLINE_S = 30.0
+EVIDENCE = {
+    **meanings("answered", "correct", "token_f1", "gold", "stated_confidence"),
+    "cost": "what all replies of models cost together",
+    "cost_score": "1 for no cost down to 0 for the most that counts, on a scale that the settings fix",
+    "n_asked": "number of questions to models",
+    "latency_s": "seconds that the models take together",
+    "asked": "name of the model that was asked in the turn",
+    "model_reply": "what the model replied",
+    "reply_tokens": "number of tokens of its reply",
+    "reply_cost": "what its reply cost",
+}
 NO_MODELS = "these tasks need models; write models = [{name = …, price = …, speaker = {…}}]"
 
 
@@ -69,6 +83,7 @@ class RouterEnv(ToolEnv):
         side_effects="none",
         has_oracle=True,
         hint_levels=2,
+        evidence=EVIDENCE,
     )
     answers = ("question",)
 
@@ -120,6 +135,8 @@ class RouterEnv(ToolEnv):
             "cost_score": cost_score(cost, *self._range()),
             "n_asked": len(self._asked),
             "latency_s": sum(self._models[one.model].latency_s for one in self._asked),
+            "gold": list(gold),
+            "stated_confidence": confidence_in(super().answer() or ""),
         }
         for name, value in facts.items():
             yield Evidence(name=name, value=value, by="verifier")
@@ -143,12 +160,15 @@ class RouterEnv(ToolEnv):
         levels = (f"{cheap[0].name} costs least: ask it first.", f"{cheap[0].name} costs least: ask it first. {order}")
         return levels[level - 1] if 1 <= level <= len(levels) else None
 
+    def outside(self, task: Task) -> str:
+        """The first of the models that is one."""
+        return next((one.outside for one in self._models_of(task).values() if one.outside), "")
+
     def marks(self, task: Task) -> Mapping[str, str]:
         """The question."""
         return {"question": normalize(task.prompt)}
 
     def save(self) -> RouterState:
-        """See ``TurnEnv.save``."""
         return RouterState(
             task=self.task,
             turn=self.turn,
@@ -159,7 +179,6 @@ class RouterEnv(ToolEnv):
         )
 
     def load(self, saved: object) -> None:
-        """See ``TurnEnv.load``."""
         assert isinstance(saved, RouterState)
         self.turn, self.shown, self._done = saved.turn, saved.shown, set(saved.done)
         self._models = self._models_of(saved.task)
@@ -190,7 +209,12 @@ class RouterEnv(ToolEnv):
         cost = self._models[model].price * reply.tokens
         text = storable(reply.text, self._reply_chars)
         self._asked.append(AskedModel(model=model, question=said, reply=text, cost=cost))
-        for name, value in (("asked", model), ("reply", text), ("reply_tokens", reply.tokens), ("reply_cost", cost)):
+        for name, value in (
+            ("asked", model),
+            ("model_reply", text),
+            ("reply_tokens", reply.tokens),
+            ("reply_cost", cost),
+        ):
             self.record(name, value)
         if reply.declined:
             raise ToolError(f"{model} declined to answer; ask otherwise, or another model")

@@ -11,7 +11,7 @@ from turngate.envs.tasks import TaskList, split_of
 from turngate.errors import DataError
 from turngate.jsonl import read_rows
 from turngate.problems import of_row
-from turngate.rewards.outcome.answers import normalize
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.types import Task
 
 
@@ -47,7 +47,7 @@ def read_questions(path: Path, *, held_out: int) -> TaskList:
         if name in lines:
             raise DataError(path, f"the id '{row.id}' is used twice, first in line {lines[name]}", line=line)
         lines[name] = line
-        split = row.split or split_of(normalize(row.prompt), held_out)
+        split = row.split or split_of(normalize(row.prompt, faithful=True), held_out)
         private = {"gold": list(row.answers)}
         tasks.append(Task(id=name, env_id=ENV_ID, prompt=row.prompt, private=private, split=split))
     if not tasks:

@@ -31,7 +31,6 @@ class GeneratedRouting(RoutingSource):
     """Whether every question has one of four answers, for models that are too small to copy a word."""
 
     def open(self) -> TaskSource:
-        """See ``generate.RoutingTasks``."""
         from turngate.envs.router.generate import RoutingTasks
 
         return RoutingTasks(easy=self.easy)
@@ -48,7 +47,6 @@ class RoutingQuestions(RoutingSource):
     """One question in so many goes to heldout, chosen by its text, where a row names no split (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
-        """See ``question_rows.read_questions``."""
         from turngate.envs.router.question_rows import read_questions
 
         return read_questions(self.file_of("file"), held_out=self.held_out)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -19,14 +20,24 @@ from pydantic import Field
 
 from turngate.envs.search.passages import Corpus, Hit, Passage
 from turngate.envs.search.retrievers import RetrieverPart
+from turngate.rewards.unspaced import UNSPACED, letters
 
 K1, B = 1.2, 0.75
 _WORD = re.compile(r"[^\W_]+")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case: runs of letters and digits."""
-    return _WORD.findall(text.lower())
+    """The words of a text in lower case: runs of letters and digits. Of scripts without spaces, each letter and each
+    pair of neighbours instead."""
+    small = text.lower()
+    if small.isascii():
+        return _WORD.findall(small)
+    spaced = UNSPACED.sub(" ", small)
+    return _WORD.findall(spaced) + [word for run in UNSPACED.findall(small) for word in _grams(letters(run))]
+
+
+def _grams(run: list[str]) -> list[str]:
+    return [*run, *map("".join, pairwise(run))]
 
 
 class Bm25:

@@ -21,7 +21,7 @@ from turngate.envs.search.known_questions import documents_of_contexts
 from turngate.envs.search.linked_rows import linked_rows
 from turngate.envs.search.made_up import LinkName, world
 from turngate.envs.search.passages import CHUNK_CHARS, Corpus, Document
-from turngate.envs.search.readers import ENDINGS, of_folder, of_jsonl, of_parquet, of_sqlite
+from turngate.envs.search.readers import ENDINGS, files_of, of_folder, of_jsonl, of_parquet, of_sqlite
 from turngate.envs.word_names import Naming
 from turngate.errors import ConfigError
 from turngate.parts import Part
@@ -81,7 +81,7 @@ class FolderDocuments(DocumentSource):
 
     def stamp(self) -> str:
         """Sizes and times of change of the files."""
-        return _stamp(sorted(path for path in self.path.rglob("*") if path.suffix.lower() in self.endings))
+        return _stamp(files_of(self.path, self.endings))
 
 
 class JsonlDocuments(_File):
@@ -124,7 +124,6 @@ class ContextDocuments(_File):
     """Only the paragraphs of the question in this line (or with this number in a list); leave it out for all."""
 
     def documents(self) -> Iterator[Document]:
-        """See ``known_questions.documents_of_contexts``."""
         return documents_of_contexts(self._found(), self.line)
 
 
@@ -144,7 +143,6 @@ class GeneratedDocuments(DocumentSource):
     """Kinds of links that its documents tell of; empty = all that lead to documents and years."""
 
     def documents(self) -> Iterable[Document]:
-        """See ``made_up.world``."""
         return world(self.split, self.world, self.size, self.naming, self.links).documents
 
 
@@ -154,7 +152,6 @@ class LinkedRowDocuments(_File):
     type: Literal["sqlite_rows"] = "sqlite_rows"
 
     def documents(self) -> Iterable[Document]:
-        """See ``linked_rows.linked_rows``."""
         return linked_rows(self._found()).documents
 
 

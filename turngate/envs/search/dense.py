@@ -45,9 +45,14 @@ class DenseIndex:
         """The ``k`` passages whose vectors lie nearest; of equal ones the first in the corpus."""
         if not query.strip():
             return []
-        score_N = self._vector_ND @ self._vectors([self._part.query_prefix + query])[0]
-        best = np.argsort(-score_N, kind="stable")[:k]
-        return [Hit(passage=self._passages[i], score=float(score_N[i])) for i in best]
+        query_D = self._vectors([self._part.query_prefix + query])[0]
+        score_N = self._vector_ND @ query_D
+        # The product rounds equal vectors differently by their place, so what may be among the best is computed again.
+        least = np.sort(score_N)[-k:][0] - len(query_D) * np.finfo(np.float32).eps
+        near = np.flatnonzero(score_N >= least)
+        exact = (self._vector_ND[near].astype(np.float64) * query_D).sum(1).astype(np.float32)
+        best = np.argsort(-exact, kind="stable")[:k]
+        return [Hit(passage=self._passages[near[i]], score=float(exact[i])) for i in best]
 
     def close(self) -> None:
         """Nothing to free."""

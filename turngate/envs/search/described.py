@@ -14,7 +14,7 @@ from turngate.envs.search.findings import bears_answer
 from turngate.envs.search.known_questions import ENV_ID
 from turngate.envs.search.passages import Document
 from turngate.envs.tasks import TaskList, split_of
-from turngate.rewards.outcome.answers import normalize
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.types import JSON, Task
 
 SHORTEST, LONGEST = 30, 300

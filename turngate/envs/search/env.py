@@ -15,9 +15,13 @@ from typing import Literal
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.search.bm25 import words_of
 from turngate.envs.search.closed_book import is_closed_book
+from turngate.envs.search.facts import EVIDENCE
 from turngate.envs.search.findings import (
     bears_answer,
     gold_among,
+    key_score,
+    looked_at,
+    names,
     near_answer,
     query_novelty,
     right,
@@ -30,12 +34,14 @@ from turngate.envs.search.passages import Passage, id_of
 from turngate.envs.search.retrievers import Retriever, RetrieverFailed
 from turngate.envs.search.rubric import RUBRIC
 from turngate.envs.search.self_search import SelfSearch, request, written_passages
-from turngate.envs.search.sought import bearing, from_memory, sought_of, steps_of, title_of, whole_answer
+from turngate.envs.search.sought import bearing, from_memory, in_order, sought_of, steps_of, title_of, whole_answer
 from turngate.envs.search.sources import GeneratedSearch, KnownSearch
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError
-from turngate.rewards.outcome.answers import exact_match, is_abstention, normalize, token_f1
+from turngate.rewards.outcome.answers import exact_match, is_abstention, token_f1
+from turngate.rewards.outcome.calibration import confidence_in
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.rewards.outcome.search import citation_overlap, redundancy, search_steps
 from turngate.tools.tool import tool
 from turngate.types import Action, Evidence, Observation, Task
@@ -60,6 +66,7 @@ class SearchState:
     cited: tuple[str, ...]
     answer: str | None
     pending: str | None = None
+    looked: tuple[tuple[str, int], ...] = ()
 
 
 class SearchEnv(ToolEnv):
@@ -80,6 +87,7 @@ class SearchEnv(ToolEnv):
         side_effects="none",
         has_oracle=True,
         hint_levels=LEVELS,
+        evidence=EVIDENCE,
     )
     common_facts = ("tool", "call_ok")
     answers = ("question",)
@@ -111,6 +119,7 @@ class SearchEnv(ToolEnv):
         self._table: object = None
         self._known: dict[str, Passage] = {}
         self._queries: list[frozenset[str]] = []
+        self._looked: dict[str, int] = {}  # document of the path → turn that looked at it
         self._cited: list[str] = []
         self._answer: str | None = None
 
@@ -127,20 +136,27 @@ class SearchEnv(ToolEnv):
     def begin(self, task: Task) -> str:
         """Open the documents of the task, unless it is closed-book, and ask the question."""
         self._open(task)
-        self._known, self._queries, self._cited, self._answer, self._pending = {}, [], [], None, None
+        self._known, self._queries, self._looked, self._cited = {}, [], {}, []
+        self._answer, self._pending = None, None
         goal, commands = (CLOSED_GOAL, CLOSED_COMMANDS) if is_closed_book(task) else (GOAL, COMMANDS)
         asked = f"{goal}{'' if self.notation else commands}.\nQuestion: {task.prompt}"
         return f"{asked}\n{AT_LENGTH}" if task.private.get("nuggets") else asked
 
     def state(self) -> str:
         """The task, the passages seen, what was cited, and the last text."""
-        seen = (self.task.id, *sorted(self._known), "\x1e", *self._cited, "\x1e", self.shown)
+        looked = () if self.task.private["gold"] else (*sorted(self._looked), "\x1e")  # it decides what "unknown" earns
+        seen = (self.task.id, *sorted(self._known), "\x1e", *looked, *self._cited, "\x1e", self.shown)
         return "\x1f".join(seen if self._pending is None else (*seen, "\x1e", self._pending))
 
     def act(self, action: Action) -> Outcome:
-        """Carry out the call; or, where a query waits for passages of the agent's own, take them down."""
+        """Carry out the call; or, where a query waits for passages of the agent's own, take them down. A query whose
+        passages were cut off goes on waiting."""
         if self._pending is None:
             return super().act(action)
+        assert self._self is not None
+        information = not self._self.learned
+        if action.cut_off:
+            return replace(super().act(action), information=information)
         self.turn += 1
         self._forget()
         said = action.text.replace(action.thought, "", 1) if action.thought else action.text
@@ -150,8 +166,7 @@ class SearchEnv(ToolEnv):
         self.record("passages_written", len(passages))
         self.shown = self.present(self._shown(passages))
         seen = Observation(text=self.shown, state_key=self._state_key())
-        assert self._self is not None
-        return Outcome(observation=seen, evidence=tuple(self._facts), information=not self._self.learned)
+        return Outcome(observation=seen, evidence=tuple(self._facts), information=information)
 
     def present(self, text: str) -> str:
         """Within ``max_chars``."""
@@ -160,7 +175,7 @@ class SearchEnv(ToolEnv):
     def verify(self) -> Iterable[Evidence]:
         """Compare the answer with the right one, and the citations with the documents that were needed."""
         sought, answer = sought_of(self.task), self._answer
-        looked = bool(sought.path) and walked(self._documents_seen(), sought.path) == len(sought.path)
+        looked = bool(sought.path) and self._looked.keys() >= set(sought.path)
         correct = right(answer, sought, looked=looked)
         f1 = token_f1(answer or "", sought.answers) if sought.answers else float(correct)
         facts: dict[str, object] = {
@@ -171,11 +186,17 @@ class SearchEnv(ToolEnv):
             "token_f1": f1,
             "truthful": truthful(answer, sought, looked=looked),
             "cited": list(self._cited),
+            "gold": list(sought.answers) or None,
+            "stated_confidence": confidence_in(super().answer() or ""),
         }
         if sought.open_ended and answer:
             facts |= _at_length(answer, whole_answer(self.task))
         if is_closed_book(self.task):
             facts["closed_book"] = True
+        if titles := self.task.private.get("titles"):
+            facts["key_score"] = key_score(self._queries, [words_of(title) for title in titles])
+        if sought.path and not sought.answers:
+            facts["looked_at"] = dict(self._looked)
         if sought.path:
             facts["near_answer"] = near_answer(answer or "", sought.between)
         overlap = citation_overlap(self._cited, sought.gold)
@@ -201,14 +222,15 @@ class SearchEnv(ToolEnv):
         if not self._part.finds:  # nothing leads to the documents
             return [*(from_memory(found, sought) if self._self else ()), f"answer {said}"]
         says = {**dict.fromkeys(sought.gold, sought.answers), **steps_of(sought)}
-        for number, name in enumerate(sought.gold):
-            titles = task.private.get("titles", ())
-            title = titles[number] if number < len(titles) else title_of(found, name)
-            title = " ".join(title.split())
+        titles = dict(zip(sought.gold, task.private.get("titles", ()), strict=False))
+        question = words_of(task.prompt)
+        for name in in_order(sought):
+            title = " ".join((titles.get(name) or title_of(found, name)).split())
+            looks = f"search {title}" not in actions and names(words_of(title), words_of(title), question)
             actions.append(f"search {title}")
             shown = [hit.passage.id for hit in found.retriever.search(title, self._k)]
             wanted = bearing(found, name, says[name])
-            if wanted not in shown:
+            if wanted not in shown or not (looks or sought.answers):
                 actions.append(f"open {wanted}")
             cited.append(wanted)
         if cited:
@@ -218,6 +240,10 @@ class SearchEnv(ToolEnv):
     def hint(self, task: Task, level: int) -> str | None:
         """1: how many documents, and the first; 2: what to look up in turn; 3: the titles of all of them."""
         return None if is_closed_book(task) else search_hint(task, level)
+
+    def outside(self, task: Task) -> str:
+        """The retriever, if it is none of the environment's own."""
+        return self._part.outside
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The question, and the way to its answer."""
@@ -229,26 +255,25 @@ class SearchEnv(ToolEnv):
         }
 
     def save(self) -> SearchState:
-        """See ``TurnEnv.save``."""
         return SearchState(
             task=self.task,
             turn=self.turn,
             shown=self.shown,
             seen=tuple(self._known.values()),
             queries=tuple(self._queries),
+            looked=tuple(self._looked.items()),
             cited=tuple(self._cited),
             answer=self._answer,
             pending=self._pending,
         )
 
     def load(self, saved: object) -> None:
-        """See ``TurnEnv.load``."""
         assert isinstance(saved, SearchState)
         self.turn, self.shown = saved.turn, saved.shown
         self._open(saved.task)
         self._known = {passage.id: passage for passage in saved.seen}
         self._queries, self._cited, self._answer = list(saved.queries), list(saved.cited), saved.answer
-        self._pending = saved.pending
+        self._pending, self._looked = saved.pending, dict(saved.looked)
 
     def close(self) -> None:
         """Close the retriever that is the environment's own."""
@@ -264,7 +289,8 @@ class SearchEnv(ToolEnv):
         """Find passages that fit the words of a query."""
         words = frozenset(words_of(query))
         self.record("query_new", query_novelty(words, self._queries))
-        self.record("repeated", words in self._queries)
+        new = words not in self._queries
+        self.record("repeated", not new)
         self._queries.append(words)
         assert self._library is not None
         if self._self is not None:
@@ -277,12 +303,17 @@ class SearchEnv(ToolEnv):
             if self._on_failure == "end":
                 raise
             raise ToolError("the search engine did not answer; try again") from error
-        return self._shown([hit.passage for hit in found])
+        passages = [hit.passage for hit in found]
+        if new:
+            self._look(passages, words)
+        return self._shown(passages)
 
     @tool
     def open(self, id: str) -> str:
         """Read a whole passage."""
         passage = self._passage(id)
+        if passage.document in self._documents_seen():  # a search showed it: an id that was guessed looks for nothing
+            self._look([passage], None)
         self._learn([passage], [passage.text])
         lines = "\n".join(f"| {line}" for line in passage.text.splitlines())  # so that no text can pose as another one
         return f"[{passage.id}] {_named(passage)}{self._neighbours(passage)}\n{lines}"
@@ -327,12 +358,19 @@ class SearchEnv(ToolEnv):
     def _shown(self, passages: Sequence[Passage]) -> str:
         """What a search shows of passages; they are known from now on."""
         texts = [self._cut(passage) for passage in passages]
+        self.record("n_documents", len(passages))
         self._learn(passages, texts)
         lines = [f"[{one.id}] {_named(one)}{text}" for one, text in zip(passages, texts, strict=True)]
         return "\n".join(lines) or "no passage fits"
 
     def _documents_seen(self) -> set[str]:
         return {passage.document for passage in self._known.values()}
+
+    def _look(self, passages: Sequence[Passage], query: frozenset[str] | None) -> None:
+        """Note which documents of the path a new search, or a passage that was opened after one (None), looks at."""
+        sought, question = sought_of(self.task), words_of(self.task.prompt)
+        for document in looked_at(passages, self._looked, sought, question=question, query=query):
+            self._looked.setdefault(document, self.turn)
 
     def _learn(self, passages: Sequence[Passage], texts: Sequence[str]) -> None:
         """Record what these passages, of which ``texts`` were shown, add to what was seen before."""

@@ -6,12 +6,15 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from turngate.envs.search.bm25 import words_of
 from turngate.envs.search.passages import Passage
-from turngate.rewards.outcome.answers import exact_match, is_abstention, normalize
+from turngate.rewards.outcome.answers import exact_match, is_abstention
 from turngate.rewards.outcome.calibration import answer_or_abstain
+from turngate.rewards.outcome.normal_form import normalize
 
 DECAY = 0.4
 """What one hop away from the answer is worth (ours; ExCyTIn, https://arxiv.org/abs/2507.14201, pays along the path)."""
+_EMPTY = frozenset("a an and at by for from in is of on or the to was what when where which who with".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +45,67 @@ def walked(seen: Collection[str], path: Sequence[str]) -> int:
     return next((number for number, document in enumerate(path) if document not in seen), len(path))
 
 
+def looked_at(
+    shown: Sequence[Passage],
+    earlier: Collection[str],
+    sought: Sought,
+    *,
+    question: Collection[str],
+    query: Collection[str] | None,
+) -> list[str]:
+    """The documents of the path that a turn looked at: it showed them, and not by chance.
+
+    The first one counts where the query names what the question asks about (see ``names``), each later one where an
+    ``earlier`` turn looked at the one before it. Where it is not known in which order the documents lead on
+    (``between`` is shorter than the path), each counts like a first one. ``question`` and ``query`` are words in lower
+    case; ``query`` is None where passages that a search had shown were opened by their ids, which names them.
+    """
+    path = list(dict.fromkeys(sought.path))
+    ordered = len(sought.between) >= len(path) - 1
+    found: list[str] = []
+    for passage in shown:
+        at = path.index(passage.document) if passage.document in path else -1
+        if at > 0 and ordered:
+            counts = path[at - 1] in earlier
+        else:
+            counts = at >= 0 and (query is None or names(query, words_of(passage.title), question))
+        if counts:
+            found.append(passage.document)
+    return found
+
+
+def names(query: Collection[str], title: Collection[str], question: Collection[str]) -> bool:
+    """Whether a query names what a question asks about, which a document with this ``title`` tells of.
+
+    It holds most of the words that title and question have in common. Where these have none, it holds half of
+    the title's or a third of the question's. Articles and prepositions count for nothing. All are words in lower case.
+    """
+    asked, mine, called = (set(words) - _EMPTY for words in (question, query, title))
+    if common := called & asked:
+        return 2 * len(mine & common) > len(common)
+    return bool(called and 2 * len(mine & called) >= len(called)) or bool(asked and 3 * len(mine & asked) >= len(asked))
+
+
 def query_novelty(words: Collection[str], earlier: Sequence[Collection[str]]) -> float:
     """``1 − max |q ∩ e| / |q ∪ e|`` over the words of earlier queries, in [0, 1]; 1 for the first query."""
     mine = set(words)
     return 1.0 - max(
         (len(mine & set(one)) / len(mine | set(one)) if mine | set(one) else 1.0 for one in earlier), default=0.0
     )
+
+
+def key_score(queries: Sequence[Collection[str]], titles: Sequence[Collection[str]]) -> float:
+    """How well queries hit the titles of what is needed: the mean over titles of ``max_q 2|q ∩ t| / (|q| + |t|)``.
+
+    Queries and titles are sets of words; in [0, 1], 0 without queries. After StepSearch's keyword score
+    (https://arxiv.org/abs/2505.15107), with titles in place of its gold keywords.
+    """
+    wanted = [set(title) for title in titles if title]
+    best = [
+        max((2 * len(title & set(query)) / (len(title) + len(query)) for query in queries), default=0.0)
+        for title in wanted
+    ]
+    return sum(best) / len(best) if best else 0.0
 
 
 def bears_answer(texts: Collection[str], answers: Sequence[str]) -> bool:
@@ -70,8 +128,8 @@ def near_answer(answer: str, between: Sequence[str]) -> float:
 def right(answer: str | None, sought: Sought, *, looked: bool) -> bool:
     """Whether the answer is the right one, word for word after normalisation.
 
-    Where the documents hold no answer, it is right to say so in words, for an agent that ``looked`` at the documents
-    that would have said it; an empty answer says nothing.
+    Where the documents hold no answer, it is right to say so in words, for an agent that ``looked`` at each document
+    that would have led to it (see ``looked_at``); an empty answer says nothing.
     """
     if answer is None:
         return False

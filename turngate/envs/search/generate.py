@@ -17,7 +17,7 @@ from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
 from turngate.envs.word_names import Naming
 from turngate.errors import ConfigError, UnknownName
-from turngate.rewards.outcome.answers import normalize
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.types import JSON, Task
 
 ENV_ID = "turngate/Search-v1"
@@ -126,7 +126,7 @@ class LinkedGenerator:
             hops = rng.whole(*self._hops)
             for route in fair_routes(self._made, rng, hops, answered=answered):
                 asked = route.answer.name if route.answer else f"{route.documents[-1].id} {route.links[-1]}"
-                if split_of(normalize(asked), self._held_out) == split:
+                if split_of(normalize(asked, faithful=True), self._held_out) == split:
                     return task_of(f"linked/{split}/{index}", split, self._made.graph, route, self._table)
         raise ConfigError(
             f"found no fair question of {self._hops[0]} to {self._hops[1]} links for split '{split}' in "

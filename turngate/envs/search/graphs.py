@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turngate.envs.seeded_random import SeededRandom
-from turngate.rewards.outcome.answers import normalize
+from turngate.rewards.outcome.normal_form import normalize
 
 _TRIES = 40  # paths tried from other starts before giving up
 

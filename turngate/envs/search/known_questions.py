@@ -25,7 +25,7 @@ from turngate.envs.search.reasoning_paths import Paragraph, ReasoningPath, reaso
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError
 from turngate.jsonl import read_rows, read_text
-from turngate.rewards.outcome.answers import normalize
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.types import JSON, Task
 
 ENV_ID = "turngate/Search-v1"
@@ -165,7 +165,11 @@ def _task(
     if one.nuggets:
         private["nuggets"] = [{"text": nugget["text"], "importance": nugget["importance"]} for nugget in one.nuggets]
     return Task(
-        id=task_id, env_id=ENV_ID, prompt=one.text, private=private, split=split_of(normalize(one.text), held_out)
+        id=task_id,
+        env_id=ENV_ID,
+        prompt=one.text,
+        private=private,
+        split=split_of(normalize(one.text, faithful=True), held_out),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,10 @@ ID_KEYS = ("id", "_id", "docid", "doc_id", "idx")
 TITLE_KEYS = ("title", "name")
 TEXT_KEYS = ("text", "contents", "content", "body", "passage", "paragraph_text")
 
+_log = logging.getLogger(__name__)
+
+MOST_NAMED = 3
+"""Most files that a warning names."""
 _SILENT = ("script", "style", "noscript", "template", "head")
 _BLOCKS = frozenset("p div section article li ul ol table tr h1 h2 h3 h4 h5 h6 br pre blockquote dt dd".split())
 _RULE = re.compile(r"[=\-~^\"'#*+`.:_]{3,}")
@@ -25,12 +30,33 @@ _RULE = re.compile(r"[=\-~^\"'#*+`.:_]{3,}")
 def of_folder(folder: Path, endings: tuple[str, ...]) -> Iterator[Document]:
     """One document for each file below ``folder`` that ends in one of ``endings``; its id is its path in the folder.
 
-    Raises DataError for a file that cannot be read.
+    Links that lead out of the folder are passed over, and so are files that are no UTF-8; a warning names them. Raises
+    DataError if no file is left, although there are such.
     """
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in endings):
-        title, text = _FORMATS.get(path.suffix.lower(), _plain)(read_text(path))
+    left_out: list[str] = []
+    n_read = 0
+    for path in files_of(folder, endings):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            left_out.append(f"{path} (a link that leads out of the folder)")
+            continue
+        try:
+            title, text = _FORMATS.get(path.suffix.lower(), _plain)(read_text(path))
+        except DataError as error:
+            left_out.append(str(error))
+            continue
+        n_read += 1
         name = path.relative_to(folder).as_posix()
         yield Document(id=name, title=title or path.stem, text=text, where=str(path))
+    if left_out:
+        told = f"{len(left_out)} of {n_read + len(left_out)} files are left out: {'; '.join(left_out[:MOST_NAMED])}"
+        if not n_read:
+            raise DataError(folder, told)
+        _log.warning("corpus '%s': %s", folder, told)
+
+
+def files_of(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The files below ``folder`` that end in one of ``endings``, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in endings)
 
 
 def of_jsonl(path: Path) -> Iterator[Document]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from turngate.envs.search.findings import bears_answer
-from turngate.rewards.outcome.answers import normalize
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.types import JSON
 
 

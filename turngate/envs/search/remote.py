@@ -24,6 +24,10 @@ class ServerRetriever(RetrieverPart):
     attempts: int = Field(2, ge=1)
     """How often a query is sent before the server counts as down."""
 
+    @property
+    def outside(self) -> str:
+        return f"the retrieval server at {self.url}"
+
     def open(self, corpus: Corpus | None) -> RetrievalClient:
         """The client; nothing is sent before the first query."""
         return RetrievalClient(self.url, timeout_s=self.timeout_s, attempts=self.attempts)

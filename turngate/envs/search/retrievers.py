@@ -55,6 +55,11 @@ class RetrieverPart(Part):
     """Whether its passages are those of documents. Else they are written, no others can be opened, and each environment
     opens, and closes, a retriever of its own."""
 
+    @property
+    def outside(self) -> str:
+        """What outside of the environment answers a query, in words; "" where the same query finds the same."""
+        return ""
+
     @classmethod
     def find(cls, name: str) -> builtins.type[Self]:
         """The class of the part called ``name``; see ``Part.find``."""

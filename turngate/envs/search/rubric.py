@@ -35,7 +35,10 @@ PATH_RUBRIC = Rubric(
 )
 """The answer, and the way to it, also in episodes that were lost: documents found in the order of the path, and
 an answer that lies on it (as ExCyTIn, https://arxiv.org/abs/2507.14201, pays). Together less than half of a right
-answer."""
+answer.
+
+Left out of the paper: its environment, in which an agent investigates incidents by SQL over tables of security logs.
+Here documents are searched."""
 
 NUGGET_RUBRIC = Rubric(rewards=(FromEvidence(name="nuggets", evidence="nugget_score", kind="outcome", weight=1.0),))
 """How much of what it should say a long answer says, as a judge finds; needs the examiner ``nuggets``. Nothing is paid

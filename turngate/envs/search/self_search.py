@@ -21,6 +21,9 @@ class SelfSearch(RetrieverPart):
     """The agent searches what it knows itself: in the turn after a query it writes the passages.
 
     SSRL masks them in the loss, as if a search engine had shown them.
+
+    Left out of the paper: one text that holds query, passages and answer (here a turn ends after the query), and the
+    reward for the right format.
     """
 
     type: Literal["self"] = "self"
@@ -30,7 +33,6 @@ class SelfSearch(RetrieverPart):
     """Whether the tokens of the passages carry credit, as other tokens of the agent do. SSRL leaves them out."""
 
     def open(self, corpus: Corpus | None) -> OwnKnowledge:
-        """See ``OwnKnowledge``."""
         return OwnKnowledge()
 
 

@@ -16,6 +16,11 @@ def steps_of(sought: Sought) -> dict[str, tuple[str, ...]]:
     return dict(zip(sought.path, following, strict=False))
 
 
+def in_order(sought: Sought) -> list[str]:
+    """What is needed: documents of the path in its order, then the others."""
+    return sorted(sought.gold, key=lambda name: sought.path.index(name) if name in sought.path else len(sought.path))
+
+
 def title_of(found: Library, name: str) -> str:
     """The title of a document; its name without one."""
     parts = found.corpus.documents.get(name.partition("#")[0], ()) if found.corpus else ()

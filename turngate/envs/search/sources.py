@@ -47,7 +47,6 @@ class GeneratedSearch(SearchSource):
     """Most characters of a passage."""
 
     def open(self) -> TaskSource:
-        """See ``generate.SearchGenerator``."""
         from turngate.envs.search.generate import SearchGenerator
 
         return SearchGenerator(**self.settings())
@@ -112,7 +111,6 @@ class LinkedSearch(SearchSource):
     """One answer in so many is held out (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
-        """See ``generate.LinkedGenerator``."""
         from turngate.envs.search.generate import LinkedGenerator
 
         path = self.file_of("database")
@@ -131,7 +129,6 @@ class PydocSearch(SearchSource):
     """One question in so many is held out, chosen by the name (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
-        """See ``described.described_tasks``."""
         from turngate.envs.search.described import described_tasks
 
         return described_tasks(self.corpus.documents(), self.corpus.model_dump(mode="json"), self.held_out)

@@ -16,6 +16,7 @@ from turngate.envs.search.bm25 import words_of
 from turngate.envs.search.passages import Corpus, Hit, Passage
 from turngate.envs.search.retrievers import RetrieverFailed, RetrieverPart
 from turngate.errors import ConfigError, MissingExtra
+from turngate.rewards.unspaced import UNSPACED
 
 if TYPE_CHECKING:
     import tantivy
@@ -96,7 +97,7 @@ class TantivyIndex:
     def _document(self, passage: Passage) -> tantivy.Document:
         document = self._module.Document()
         document.add_text("id", passage.id)
-        document.add_text("text", f"{passage.title} {passage.text}")
+        document.add_text("text", _indexed(passage))
         return document
 
 
@@ -123,4 +124,12 @@ def _known(folder: Path | None) -> dict[str, str] | None:
 
 
 def _digest(passage: Passage) -> str:
-    return hashlib.blake2b(f"{passage.title}\x1f{passage.text}".encode(), digest_size=8).hexdigest()
+    whole = f"{passage.title}\x1f{passage.text}"
+    version = "\x1fpairs" if UNSPACED.search(whole) else ""  # how such a text is indexed
+    return hashlib.blake2b(f"{whole}{version}".encode(), digest_size=8).hexdigest()
+
+
+def _indexed(passage: Passage) -> str:
+    """The text that the index cuts into words, which a script without spaces needs help with."""
+    whole = f"{passage.title} {passage.text}"
+    return " ".join(words_of(whole)) if UNSPACED.search(whole) else whole

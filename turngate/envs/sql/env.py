@@ -8,13 +8,14 @@ the agent never touches, so nothing that an agent does can change what its answe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from turngate.envs.base import Outcome, TurnSpec
+from turngate.envs.base import ANSWER_CHARS, Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
+from turngate.envs.sql.facts import EVIDENCE, recorded_rows
 from turngate.envs.sql.gold_query import gold_rows
 from turngate.envs.sql.hints import LEVELS, sql_hint
 from turngate.envs.sql.looked_up import Wanted, looked_up, wanted
@@ -29,7 +30,7 @@ from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import AgentFault, ConfigError, VerifierError
 from turngate.tools.tool import tool
-from turngate.types import Action, Evidence, Task
+from turngate.types import JSON, Action, Evidence, Task, storable
 
 GOAL = "Answer the question with a SQL query. One tool per turn"
 COMMANDS = ": list_tables | describe TABLE | run_sql SQL | submit [SQL], default: your last query"
@@ -78,8 +79,9 @@ class SqlEnv(ToolEnv):
         side_effects="none",
         has_oracle=True,
         hint_levels=LEVELS,
+        evidence=EVIDENCE,
     )
-    common_facts = ("tool",)
+    common_facts = ("tool", "action_key")
     answers = ("gold query",)
 
     def __init__(
@@ -125,11 +127,14 @@ class SqlEnv(ToolEnv):
         return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
 
     def act(self, action: Action) -> Outcome:
-        """Carry out one tool call."""
+        """Carry out one tool call, and record what the agent wrote."""
         try:
-            return super().act(action)
+            outcome = super().act(action)
         except MemoryError as error:
             raise AgentFault("a query needs more memory than there is") from error
+        written = "" if action.cut_off else storable(action.text, ANSWER_CHARS)
+        reply = Evidence(name="reply", value=written, turn=self.turn)
+        return replace(outcome, evidence=(*outcome.evidence, reply))
 
     def state(self) -> str:
         """Database, tables seen, last result and last text."""
@@ -152,6 +157,10 @@ class SqlEnv(ToolEnv):
             raise AgentFault("comparing the answer needs more memory than there is") from error
         yield Evidence(name="submitted", value=self._answer is not None, by="verifier")
         yield Evidence(name="correct", value=correct, by="verifier")
+        yield Evidence(name="gold_query", value=self.task.private["gold"], by="verifier")
+        yield Evidence(name="rows", value=self._rows(), by="verifier")
+        yield Evidence(name="gold_rows", value=recorded_rows(gold.rows), by="verifier")
+        yield Evidence(name="ordered", value=self._ordered(), by="verifier")
 
     def answer(self) -> str | None:
         """The query that was submitted."""
@@ -174,7 +183,6 @@ class SqlEnv(ToolEnv):
         return {"gold query": normalised(gold), "query skeleton": skeleton(gold), "database": task.private["key"]}
 
     def save(self) -> SqlState:
-        """See ``TurnEnv.save``."""
         return SqlState(
             task=self.task,
             turn=self.turn,
@@ -295,6 +303,12 @@ class SqlEnv(ToolEnv):
         if not result.complete:
             result = self._database.run(sql, keep=len(gold.rows) + 1, count=False)
         return result.complete and same_result(result.rows, gold.rows, ordered=self._ordered(), ranks=gold.ranks)
+
+    def _rows(self) -> JSON:
+        """The rows of the answer, for the record: False where there are none, None where they are too many."""
+        if self._answer is None or self._answer[1].error:
+            return False
+        return recorded_rows(self._answer[1].rows) if self._answer[1].complete else None
 
     def _ordered(self) -> bool:
         return bool(self.task.private["ordered"])

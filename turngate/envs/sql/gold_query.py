@@ -8,11 +8,17 @@ from turngate.errors import VerifierError
 GOLD_ROWS = 100_000  # a larger gold result cannot be compared
 
 
-def gold_rows(source: bytes | str, sql: str, *, key: str, deadline_s: float) -> list[Row]:
-    """The rows of a gold query, run on a copy of its own. Raises VerifierError if it fails, is empty or too large."""
+def gold_rows(source: bytes | str, sql: str, *, key: str, deadline_s: float, backwards: bool = False) -> list[Row]:
+    """The rows of a gold query, run on a copy of its own; ``backwards``: see ``Database.run_backwards``.
+
+    Raises VerifierError if it fails, is empty or too large.
+    """
     database = Database.open(source, key=key, deadline_s=deadline_s)
     try:
-        result = database.run(sql, keep=GOLD_ROWS, count=False)
+        if backwards:
+            result = database.run_backwards(sql, keep=GOLD_ROWS)
+        else:
+            result = database.run(sql, keep=GOLD_ROWS, count=False)
     finally:
         database.close()
     if result.error:

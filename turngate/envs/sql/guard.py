@@ -73,6 +73,8 @@ class Guard:
             return _DENY
         if action == _FUNCTION and (two or "").lower() not in FORBIDDEN_FUNCTIONS:
             return _OK
+        if action == _PRAGMA and one == "data_version" and two is None:  # what full-text tables ask before a search
+            return _OK
         if action == _UPDATE and one == "sqlite_master":  # how json_each() and full-text tables declare themselves
             return _OK
         self._refusal = self._refusal or (action, one, two)

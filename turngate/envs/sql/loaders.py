@@ -7,6 +7,7 @@ dropped, counted and listed in ``dropped``.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from turngate.envs.sql.compare import is_ordered
+from turngate.envs.sql.compare import is_ordered, same_result
 from turngate.envs.sql.database import DEADLINE_S, Database, Row, content_key
 from turngate.envs.sql.gold_query import gold_rows
 from turngate.envs.sql.ties import ranked, split
@@ -27,6 +28,8 @@ from turngate.problems import of_row
 from turngate.types import Task
 
 ENV_ID = "turngate/Sql-v1"
+_DRAWS = re.compile(r"\brandom(blob)?\s*\(", re.IGNORECASE)
+"""Functions that give something else each time, and by chance may give the same twice."""
 SPIDER_FILES = {"train": "train_spider.json", "dev": "dev.json"}
 BIRD_FILES = {"train": ("train.json", "train_databases"), "dev": ("dev.json", "dev_databases")}
 
@@ -197,6 +200,12 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
             rows = run(question.sql)
             ordered = is_ordered(question.sql) if question.ordered is None else question.ordered
             ties = _ties(question.sql, rows, run, ordered=ordered)
+            _refuse_luck(
+                question.sql,
+                rows,
+                run(question.sql, backwards=True),
+                ordered=question.ordered is None and ordered and not ties,
+            )
         except (VerifierError, ValueError) as error:
             yield Dropped(id=question.id, line=question.line, reason=str(error))
             continue
@@ -209,6 +218,21 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
             prompt=question.text,
             private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables} | ties,
             split=question.split,
+        )
+
+
+def _refuse_luck(sql: str, rows: list[Row], again: list[Row], *, ordered: bool) -> None:
+    """Raise ValueError where a gold query gave other rows when it was run once more with rows stored the other way
+    round, or, if ``ordered``, the same rows in another order."""
+    if _DRAWS.search(sql) or not same_result(again, rows, ordered=False):
+        raise ValueError(
+            "the gold query gives other rows when it is run once more with rows stored the other way round, so which "
+            "are right is a matter of luck; leave random() out, and LIMIT and group_concat without an order"
+        )
+    if ordered and not same_result(again, rows, ordered=True):
+        raise ValueError(
+            "the gold query gives its rows in another order when they are stored the other way round; order by more "
+            "columns"
         )
 
 

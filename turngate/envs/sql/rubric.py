@@ -34,5 +34,6 @@ REASONING_RUBRIC = Rubric(
 """The shape of Reasoning-SQL (https://arxiv.org/abs/2503.23157) with what an episode records: execution is the outcome;
 syntax counts per turn, as a mean and only in episodes that were won. The published weights let a wrong query that
 parses outrank a right one; here the process parts move a won episode by 0.35 at most. Schema and n-gram terms are not
-in it, because they compare with the gold query, which the evidence does not hold. Weights are ours.
+in it, because they pay for likeness with one of many right queries; ``schema_linking`` and ``ngram_similarity`` add
+them. Weights are ours.
 """

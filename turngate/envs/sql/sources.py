@@ -45,7 +45,6 @@ class GeneratedSql(SqlSource):
     """Rows of a typical table."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        """See ``generate.SqlGenerator``."""
         from turngate.envs.sql.generate import SqlGenerator
 
         return SqlGenerator(**self.settings())
@@ -67,7 +66,6 @@ class LookupSql(SqlSource):
     """Rows of the table that is asked about."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        """See ``lookup.LookupGenerator``."""
         from turngate.envs.sql.lookup import LookupGenerator
 
         return LookupGenerator(**self.settings())
@@ -79,7 +77,6 @@ class ReferenceSql(SqlSource):
     type: Literal["reference_sql"] = "reference_sql"
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        """See ``reference.reference_tasks``."""
         from turngate.envs.sql.reference import reference_tasks
 
         return TaskList(reference_tasks())
@@ -93,7 +90,6 @@ class Spider(SqlSource):
     """Where the data set was unpacked."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        """See ``loaders.spider``."""
         from turngate.envs.sql.loaders import SPIDER_FILES, spider
 
         folder = self.folder_of("folder")
@@ -108,7 +104,6 @@ class Bird(SqlSource):
     """Where the data set was unpacked."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        """See ``loaders.bird``."""
         from turngate.envs.sql.loaders import BIRD_FILES, bird
 
         folder = self.folder_of("folder")
@@ -128,7 +123,6 @@ class Sqlite(SqlSource):
     """One question in so many is held out, chosen by its id (5: 20 %); 0 = none."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        """See ``loaders.jsonl``."""
         from turngate.envs.sql.loaders import jsonl
 
         database, questions = self.file_of("database"), self.file_of("questions")

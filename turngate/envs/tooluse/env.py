@@ -18,13 +18,15 @@ from pydantic import BaseModel, ValidationError
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart, part_of
 from turngate.envs.tool_env import ToolEnv, fact
+from turngate.envs.tooluse.facts import EVIDENCE
+from turngate.envs.tooluse.goals import right_answers
 from turngate.envs.tooluse.gold import GoldRun, play_gold
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
-from turngate.envs.tooluse.states import as_json, changes, spelled
+from turngate.envs.tooluse.states import StateTooLarge, as_json, changes, spelled
 from turngate.envs.tooluse.task_rows import gold_answer
 from turngate.envs.tooluse.watch import CallWatch, likeness
-from turngate.envs.tooluse.world import HoldsTalk, LeadsTurns, OpenWorld, ToolWorld
+from turngate.envs.tooluse.world import DeclaresEvidence, HoldsTalk, LeadsTurns, OpenWorld, ToolWorld
 from turngate.errors import AgentFault, ConfigError, EnvError, UserError
 from turngate.problems import one_line
 from turngate.rewards.outcome.calls import call_quality
@@ -71,6 +73,7 @@ class ToolUseEnv(ToolEnv):
         side_effects="local",
         has_oracle=True,
         hint_levels=2,
+        evidence=EVIDENCE,
     )
     calls_per_turn = 8
     answers = ("gold calls",)
@@ -151,10 +154,11 @@ class ToolUseEnv(ToolEnv):
         world, before = self._present_world(), self._watch
         reply = world.call(tool, arguments, call)
         try:
-            state = world.state()
-        except EnvError as problem:  # it had a form before this call
+            after = self._watch = before.saw(call, world.state(), violates=bool(reply.violations))
+        except StateTooLarge as problem:  # calls made it so, which are the agent's
             raise AgentFault(f"after {call.name}: {problem}") from problem
-        after = self._watch = before.saw(call, state, violates=bool(reply.violations))
+        except EnvError as problem:  # no words of the agent make such a value
+            raise EnvError(f"after {call.name}: {problem}") from problem
         if not reply.ok:
             self.fail()
         writes = not tool.read_only if reply.wrote is None else reply.wrote
@@ -204,6 +208,9 @@ class ToolUseEnv(ToolEnv):
         yield Evidence(name="calls", value=_listed(watch.made), by="verifier")
         yield Evidence(name="gold_calls", value=_listed(gold), by="verifier")
         yield Evidence(name="malformed", value=self._malformed, by="verifier")
+        yield Evidence(name="unsolved", value=len(watch.open), by="verifier")
+        for name, value in right_answers(watch.goals, self._task_answer).items():
+            yield Evidence(name=name, value=value, by="verifier")
 
     def _decisive(self) -> Mapping[str, JSON]:
         """What decides the episode; None where all holds that can be told without a judge."""
@@ -238,6 +245,12 @@ class ToolUseEnv(ToolEnv):
             return f"Call {', then '.join(steps)}."
         return None
 
+    def outside(self, task: Task) -> str:
+        """What answers in place of the world of the task."""
+        wanted = task.private.get("world")
+        part = self._named if wanted is None else _part(wanted)
+        return "" if part is None else part.outside
+
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold calls with the state that they begin in, and the names of the tools that they use."""
         calls: Sequence[ToolCall] = task.private["calls"]
@@ -245,7 +258,6 @@ class ToolUseEnv(ToolEnv):
         return {"gold calls": spelled(whole), "tools": " ".join(call.name for call in calls)}
 
     def save(self) -> ToolUseState:
-        """See ``TurnEnv.save``."""
         return ToolUseState(
             task=self.task,
             turn=self.turn,
@@ -258,7 +270,6 @@ class ToolUseEnv(ToolEnv):
         )
 
     def load(self, saved: object) -> None:
-        """See ``TurnEnv.load``."""
         assert isinstance(saved, ToolUseState)
         world = self._world_of(saved.task)
         world.load(saved.world)
@@ -321,7 +332,9 @@ class ToolUseEnv(ToolEnv):
     def _offer(self, world: OpenWorld) -> None:
         if world.tools is not self._offering:
             self._offering = world.tools
-            self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork)
+            facts = world.evidence if isinstance(world, DeclaresEvidence) else {}
+            declared = {**(self._own_spec.evidence or {}), **facts}
+            self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork, evidence=declared)
 
     def _offered(self, world: OpenWorld) -> tuple[Tool, ...]:
         """The tools of a world, their descriptions cut to ``doc_chars``, and ``answer`` unless a user hears it."""

@@ -7,18 +7,20 @@ be as the gold calls leave it (see ``watch.py``).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from pydantic import Field
 
 from turngate.envs.tooluse.gold import GoldRun
 from turngate.envs.tooluse.states import Path, as_json, changes, found_at, path_of
 from turngate.errors import ConfigError, VerifierError
+from turngate.foreign import answer_for, described, guarded, is_own
 from turngate.parts import Part, import_object
 from turngate.rewards.outcome.answers import exact_match, list_overlap, numeric_match
 from turngate.rewards.outcome.calls import same_value
+from turngate.rewards.outcome.normal_form import texts_in_one_form
 from turngate.types import JSON, ToolCall
 
 
@@ -79,18 +81,35 @@ class StateGoal(Goal):
         return tuple(path_of(text) for text in (*self.holds, *self.free))
 
     def met(self, finish: Finish) -> bool:
-        """``holds`` and ``check`` are true; the rest is for the frame."""
+        """``holds`` and ``check`` are true; the rest is for the frame.
+
+        A check that raises for this state and not for the one that the gold calls lead to says no. Raises VerifierError
+        where it raises for both.
+        """
         for text, wanted in self.holds.items():
             there, value = found_at(finish.state, path_of(text))
-            if (wanted is not None and not there) or changes(value, as_json(wanted)):
+            if (wanted is not None and not there) or changes(_plain(value), _plain(as_json(wanted))):
                 return False
         if not self.check:
             return True
         function = import_object(self.check)
         try:
             return bool(function(finish.state))
-        except Exception as error:  # the user's own code
-            raise VerifierError(f"the goal's check '{self.check}' raised {error!r}") from error
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            self._refuse_gold(function, finish.gold, f"the goal's check '{self.check}' raised {described(error)}")
+            what = f"raised {described(error)[:200]} for a state that calls can leave, which counts as a no"
+            answer_for(f"the goal's check '{self.check}'", what, loud=False)  # it is asked after every call
+            return False  # it takes the right state, so the state that it cannot take is a wrong one
+
+    @staticmethod
+    def _refuse_gold(function: Callable[[JSON], object], gold: GoldRun, problem: str) -> None:
+        """Raise VerifierError with ``problem`` unless a check takes the state that the gold calls lead to."""
+        if gold.after is None:
+            raise VerifierError(problem)
+        with guarded(lambda _: VerifierError(problem)):
+            bool(function(gold.after))
 
 
 class AnswerGoal(Goal):
@@ -179,6 +198,19 @@ class RubricGoal(Goal):
         return self.example.strip() or "done"
 
 
+def right_answers(goals: Sequence[Goal], given: str | None) -> dict[str, JSON]:
+    """What the goals say of the right answer, as evidence: ``gold``, all that are right, and of an answer that is a
+    list ``gold_items`` and the ``items`` that were given. Empty where no goal asks for a known answer."""
+    asks = next((goal for goal in goals if isinstance(goal, AnswerGoal)), None)
+    if asks is None:
+        return {}
+    right = (asks.answer,) if isinstance(asks.answer, str) else asks.answer
+    found: dict[str, JSON] = {"gold": list(right)}
+    if asks.match in ("list", "ordered_list"):
+        found |= {"gold_items": _items(right[0]), "items": _items(given) if given else []}
+    return found
+
+
 def same_call(mine: ToolCall, theirs: ToolCall) -> bool:
     """Whether two calls ask for the same. An argument that is null is as good as left out."""
     return mine.name == theirs.name and same_value(_told(mine), _told(theirs))
@@ -186,6 +218,10 @@ def same_call(mine: ToolCall, theirs: ToolCall) -> bool:
 
 def _told(call: ToolCall) -> Mapping[str, object]:
     return {name: value for name, value in call.arguments.items() if value is not None}
+
+
+def _plain(value: JSON) -> JSON:
+    return cast("JSON", texts_in_one_form(value))
 
 
 def _items(text: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from turngate.envs.tooluse.goals import AnswerGoal, Goal, StateGoal
 from turngate.envs.tooluse.lending import MOST_LOANS
 from turngate.envs.tooluse.task_rows import ENV_ID
 from turngate.errors import UnknownName
-from turngate.types import Task, ToolCall, derive_seed
+from turngate.types import Action, Task, ToolCall, derive_seed
 
 T = TypeVar("T")
 
@@ -57,6 +58,24 @@ class LendingTasks:
         prompt = " ".join(said for said, _, _ in done)
         name = f"lending-{self.max_level}" if self.max_level < 3 else "lending"
         return Task(id=f"{name}/{split}/{index}", env_id=ENV_ID, prompt=prompt, private=private, split=split)
+
+    def achieved(self, task: Task, actions: Sequence[Action]) -> Task | None:
+        """The errands whose end is the one of these actions, given by ids; None where nothing was lent or taken back
+        in the end."""
+        before: dict[str, str] = dict(task.private["state"]["loans"])
+        after, members = dict(before), task.private["state"]["members"]
+        for call in (call for action in actions for call in action.calls):
+            _do(call, after, books=task.private["state"]["books"], members=members)
+        moved = sorted(book for book in {*before, *after} if before.get(book) != after.get(book))
+        back = [book for book in moved if book in before]
+        out = [book for book in moved if book in after]
+        if not moved:
+            return None
+        said = [f"Take back {book}." for book in back] + [f"Lend {book} to {after[book]}." for book in out]
+        calls = [ToolCall(name="take_back", arguments={"book": book}) for book in back]
+        calls += [ToolCall(name="lend", arguments={"book": book, "member": after[book]}) for book in out]
+        private = {**task.private, "calls": tuple(calls), "goals": (StateGoal(),)}
+        return replace(task, id=f"{task.id}/achieved", prompt=" ".join(said), private=private, hints=())
 
     def find(self, task_id: str) -> Task:
         """The task of an id made by ``task``."""
@@ -116,6 +135,16 @@ class _Desk:
 
     def _spoken(self, what: str, key: str, by_name: bool) -> str:
         return (self._books if what == "book" else self._members)[key] if by_name else key
+
+
+def _do(call: ToolCall, loans: dict[str, str], *, books: Mapping[str, str], members: Mapping[str, str]) -> None:
+    """What a call changes, as ``lending`` has it; nothing where it is refused."""
+    book, member = call.arguments.get("book"), call.arguments.get("member")
+    if call.name == "take_back":
+        loans.pop(str(book), None)
+    able = book in books and member in members and book not in loans
+    if call.name == "lend" and able and list(loans.values()).count(str(member)) < MOST_LOANS:
+        loans[str(book)] = str(member)
 
 
 def _pick(rng: np.random.Generator, items: Sequence[T]) -> T:

@@ -1,32 +1,41 @@
 """A connection to an MCP server, by the ``mcp`` package, for callers that are no coroutines.
 
 The client lives in a loop in a thread of its own. Every wait has a deadline. Closing it ends the server that it started
-and all processes that this one started.
+and all processes that this one started; so does the end of this process, however it comes about (``server_guard.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import shutil
+import sys
 import threading
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from turngate.envs.tooluse import server_guard
 from turngate.parts import when_used
+from turngate.servers import is_down
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
     from mcp.types import Tool as ServerTool
 
 mcp = when_used("mcp", "mcp")
+streamable_http = when_used("mcp.client.streamable_http", "mcp")
+http_client = when_used("turngate.servers.http_client", "mcp")
 
 T = TypeVar("T")
 
 CLOSE_S = 10.0
 """Longest time that a server is given to end, and to be killed."""
+_log = logging.getLogger(__name__)
+
 MOST_PAGES = 20
 """Most pages of a list of tools that are read."""
 
@@ -70,9 +79,11 @@ class McpConnection:
         for _ in range(MOST_PAGES):
             page = self._asked(self._client.list_tools(cursor=cursor), self._start_s)
             found += page.tools
-            cursor = page.next_cursor
-            if cursor is None:
+            before, cursor = cursor, page.next_cursor
+            if not cursor:  # some servers say with an empty one that there is no more
                 return found
+            if cursor == before:
+                raise ServerLost(f"its list of tools does not end: the page after {cursor!r:.80} is that page again")
         raise ServerLost(f"its list of tools has more than {MOST_PAGES} pages")
 
     def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
@@ -84,7 +95,9 @@ class McpConnection:
         except mcp.MCPError as error:
             self._asked(self._client.list_tools(cache_mode="bypass"), self._deadline_s)  # whether it is there at all
             raise CallRefused(_told(error, self._deadline_s)) from error
-        except OSError as error:
+        except Exception as error:
+            if isinstance(error, ServerLost | RuntimeError | ValueError) or not is_down(error):
+                raise
             raise ServerLost(_told(error, self._deadline_s)) from error
         return result
 
@@ -98,7 +111,9 @@ class McpConnection:
     def _asked(self, request: Coroutine[Any, Any, T], deadline_s: float) -> T:
         try:
             return self._waited(request, deadline_s)
-        except (mcp.MCPError, OSError, ValueError, RuntimeError) as error:
+        except Exception as error:
+            if isinstance(error, ServerLost) or not (isinstance(error, RuntimeError) or is_down(error)):
+                raise
             raise ServerLost(_told(error, deadline_s)) from error
 
     def _waited(self, request: Coroutine[Any, Any, T], deadline_s: float) -> T:
@@ -114,8 +129,10 @@ class McpConnection:
 
     def _run(self) -> None:
         self._stopping: asyncio.Event | None = None
+        noise = _Noise(" ".join(self._server) if isinstance(self._server, tuple) else self._server)
         try:
-            self._loop.run_until_complete(self._live())
+            with noise.counted():
+                self._loop.run_until_complete(self._live())
         except BaseException as error:
             if not self._ready.done():
                 self._ready.set_exception(error)
@@ -132,12 +149,20 @@ class McpConnection:
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Any]:
         if isinstance(self._server, str):
-            async with mcp.Client(self._server, read_timeout_seconds=max(self._deadline_s, self._start_s)) as client:
-                yield client
+            async with http_client.bounded_client() as http:
+                transport = streamable_http.streamable_http_client(self._server, http_client=http)
+                read_s = max(self._deadline_s, self._start_s)
+                async with mcp.Client(transport, read_timeout_seconds=read_s) as client:
+                    yield client
             return
-        command, *arguments = self._server
-        started = mcp.StdioServerParameters(command=command, args=arguments, env=self._env or None)
-        with open(os.devnull, "w") as nowhere:
+        command, *arguments = _guarded(self._server, self._env)
+        started = mcp.StdioServerParameters(
+            command=command,
+            args=arguments,
+            env=self._env or None,
+            encoding_error_handler="replace",  # one letter that is no UTF-8 would end the connection
+        )
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
             async with mcp.Client(
                 mcp.stdio_client(started, errlog=nowhere), read_timeout_seconds=max(self._deadline_s, self._start_s)
             ) as client:
@@ -150,6 +175,45 @@ class McpConnection:
             self._task.cancel()
 
     _task: asyncio.Task[Any] | None = None
+
+
+def _guarded(command: tuple[str, ...], env: Mapping[str, str]) -> list[str]:
+    """The command behind a guard. Raises FileNotFoundError where there is no such program."""
+    if shutil.which(command[0], path=env.get("PATH")) is None:
+        raise FileNotFoundError(f"there is no program '{command[0]}'")
+    return [sys.executable, "-I", "-S", server_guard.__file__, str(os.getpid()), *command]
+
+
+class _Noise(logging.Filter):
+    """Lines of a server that are no messages: said once and counted, where the client logs a traceback for each.
+
+    It counts what is logged in the thread of the connection.
+    """
+
+    def __init__(self, server: str) -> None:
+        super().__init__()
+        self._server, self._thread, self._n = server, threading.get_ident(), 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is about something else."""
+        if record.thread != self._thread or record.exc_info is None:
+            return True
+        self._n += 1
+        if self._n == 1:
+            _log.warning("'%s' prints lines that are no messages of MCP; they are passed over", self._server[:200])
+        return False
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Pass over the lines meanwhile, and say at the end how many they were."""
+        logger = logging.getLogger("mcp.client.stdio")
+        logger.addFilter(self)
+        try:
+            yield
+        finally:
+            logger.removeFilter(self)
+            if self._n:
+                _log.info("'%s' printed %d lines that were no messages of MCP", self._server[:200], self._n)
 
 
 def _told(error: BaseException, deadline_s: float) -> str:

@@ -7,6 +7,7 @@ something else than it declares, is an observation, and a server that was lost s
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from pydantic import Field
 from turngate.envs.tooluse.mcp_connection import CallRefused, McpConnection, ServerLost
 from turngate.envs.tooluse.schema_tool import SchemaTool, schema_tool
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld
-from turngate.errors import ConfigError, EnvError, MissingExtra
+from turngate.errors import ConfigError, EnvError
 from turngate.tools.tool import Tool
 from turngate.types import JSON, ToolCall
 
@@ -41,8 +42,11 @@ class McpServer(ToolWorld):
     def said(self) -> str:
         """The server, as its user knows it."""
 
+    @property
+    def outside(self) -> str:
+        return f"the MCP server '{self.said}', whose state cannot be put back"
+
     def open(self) -> OpenWorld:
-        """See ``McpWorld``."""
         return McpWorld(self)
 
 
@@ -97,18 +101,15 @@ class McpWorld:
         self._written, self._lost = False, ""
         try:
             self._connection = server.connect()
-            listed = self._connection.tools()
-        except MissingExtra:
-            raise
+            self.tools: tuple[Tool, ...] = tuple(_tool(one) for one in self._listed(self._connection))
         except ServerLost as problem:
             self.close()
             raise ConfigError(
                 f"'{server.said}' is no MCP server that can be used: {problem}; try it by: turngate tools"
             ) from None
-        if not 0 < len(listed) <= MOST_TOOLS:
+        except BaseException:
             self.close()
-            raise ConfigError(f"the MCP server '{server.said}' has {len(listed)} tools; it needs 1 to {MOST_TOOLS}")
-        self.tools: tuple[Tool, ...] = tuple(_tool(one) for one in listed)
+            raise
 
     def start(self, initial: Mapping[str, object] | None) -> None:
         """See ``OpenWorld.start``. Raises ConfigError for a first state, which no server takes."""
@@ -119,7 +120,6 @@ class McpWorld:
         self._written, self._lost = False, ""
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
-        """See ``OpenWorld.call``."""
         if self._lost or self._connection is None:
             return CallReply(text=f"error: the tools cannot be reached any more: {self._lost}", ok=False)
         self._written |= not tool.read_only
@@ -132,7 +132,7 @@ class McpWorld:
         except (RuntimeError, ValueError, TypeError) as problem:  # not what the server itself declares
             said = " ".join(str(problem).split())[:200]
             return CallReply(text=f"error: the tool answered in a form that it does not declare: {said}", ok=False)
-        text = "\n".join(_text(block) for block in result.content) or "(nothing)"
+        text = "\n".join(_text(block) for block in result.content) or _structured(result) or "(nothing)"
         return CallReply(text=f"error: {text}" if result.is_error else text, ok=not result.is_error)
 
     def state(self) -> JSON:
@@ -152,6 +152,18 @@ class McpWorld:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _listed(self, connection: McpConnection) -> list[Any]:
+        """The tools as the server lists them. Raises ServerLost, and ConfigError for too many and for bad names."""
+        listed, said = connection.tools(), self._server.said
+        if not 0 < len(listed) <= MOST_TOOLS:
+            raise ConfigError(f"the MCP server '{said}' has {len(listed)} tools; it needs 1 to {MOST_TOOLS}")
+        if bad := [one.name for one in listed if not one.name.isprintable() or len(one.name.split()) != 1]:
+            raise ConfigError(
+                f"the MCP server '{said}' has a tool named {bad[0]!r:.80}; names have no blanks and no control "
+                "characters"
+            )
+        return listed
 
     def _after_loss(self, problem: str) -> CallReply:
         """A call that the server did not survive: the agent's affair, if a new server works, else nobody's."""
@@ -174,6 +186,18 @@ def _tool(listed: Any) -> SchemaTool:
 
 
 def _text(block: Any) -> str:
-    """A block of a result as text; of what is none, its kind."""
-    text = getattr(block, "text", None)
-    return text if isinstance(text, str) else f"[{block.type}]"
+    """A block of a result as text: its own, that of the resource which is embedded in it, or what it links to; of what
+    has none, its kind."""
+    for holder in (block, getattr(block, "resource", None)):
+        text = getattr(holder, "text", None)
+        if isinstance(text, str):
+            return text
+    where = getattr(block, "uri", None) or getattr(getattr(block, "resource", None), "uri", None)
+    name = getattr(block, "name", None)
+    return f"[{' '.join([block.type, *(str(one) for one in (name, where) if one)])}]"
+
+
+def _structured(result: Any) -> str:
+    """The structured content of a result as JSON; "" if there is none."""
+    content = result.structured_content
+    return "" if content is None else json.dumps(content, ensure_ascii=False)

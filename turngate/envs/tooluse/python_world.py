@@ -34,8 +34,9 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from turngate.envs.tool_env import ToolError
 from turngate.envs.tooluse.states import as_json
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld
-from turngate.errors import ConfigError, DataError, EpisodeError, UnknownName
-from turngate.parts import import_module
+from turngate.errors import ConfigError, DataError, EnvError, EpisodeError, UnknownName
+from turngate.foreign import answer_for, described, guarded, is_own, text_of
+from turngate.parts import import_module, refuse_untrusted
 from turngate.tools.tool import GIVEN, Tool, given_to, is_tool, named_apart, tool_of
 from turngate.types import JSON, ToolCall
 
@@ -50,7 +51,8 @@ def policy(function: _Function) -> _Function:
     """Make a function or a method a policy: it is asked before each call whether the call breaks it.
 
     It takes ``call`` (a ToolCall) and, where it wants it, a parameter of the type ``State``, and returns True where
-    the policy is broken. The call is carried out all the same; its violation is recorded under the function's name.
+    the policy is broken. The call is carried out all the same; its violation is recorded under the function's name. A
+    call for which it raises an exception is not carried out, and the agent is told what was raised.
     """
     setattr(function, _POLICY, True)
     return function
@@ -70,7 +72,6 @@ class PythonTools(ToolWorld):
     """The module, as package.module or as a file; package.module:Class for a class whose methods are the tools."""
 
     def open(self) -> OpenWorld:
-        """See ``PythonWorld``."""
         name, _, inside = self.module.partition(":")
         module = tools_module(name)
         if not inside:
@@ -132,38 +133,54 @@ class PythonWorld:
         if self._maker is None:
             self._held = given
             return
-        try:
+        state = f"'{self._of}' cannot be made from the state {sorted(given)}"
+        with guarded(lambda why: ConfigError(f"{state}: {why}")):
             self._held = self._maker(**given)
-        except Exception as error:  # the user's own code
-            raise ConfigError(f"'{self._of}' cannot be made from the state {sorted(given)}: {error!r}") from error
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
-        """See ``OpenWorld.call``. Whatever a function raises is the answer of the call."""
-        broken = tuple(name for name, one in self._policies.items() if self._run(one, {"call": call}))
+        """See ``OpenWorld.call``. Whatever a function raises is the answer of the call, because an agent feeds it with
+        what it cannot take. Where a policy raises it is not known whether the call breaks it, so the call is not
+        carried out."""
+        broken: tuple[str, ...] = ()
         try:
+            broken = tuple(name for name in self._policies if self._breaks(name, call))
             text = self._run(self._tools[tool.name], arguments)
         except EpisodeError:
             raise
         except ToolError as error:
-            return CallReply(text=f"error: {error}", ok=False, violations=broken)
-        except (Exception, SystemExit) as error:  # the user's own code, which an agent feeds with what it cannot take
-            return CallReply(text=f"error: {type(error).__name__}: {error}", ok=False, violations=broken)
-        return CallReply(text=str(text), violations=broken)
+            return CallReply(text=f"error: {text_of(error)}", ok=False, violations=broken)
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            if not isinstance(error, Exception):
+                problem = f"raised {described(error)[:200]}, which ends programs and tasks; raise ToolError instead"
+                answer_for(f"tool '{tool.name}' of '{self._of}'", problem)
+            return CallReply(text=f"error: {described(error)}", ok=False, violations=broken)
+        return CallReply(text=text_of(text), violations=broken)
 
     def state(self) -> JSON:
-        """See ``OpenWorld.state``."""
-        return as_json(self._held)
+        problem = "the state of the world cannot be compared"
+        with guarded(lambda why: EnvError(f"{problem}: {why}"), through=EpisodeError):
+            return as_json(self._held)
 
     def save(self) -> object:
-        """See ``OpenWorld.save``."""
         return copy.deepcopy(self._held)
 
     def load(self, saved: object) -> None:
-        """See ``OpenWorld.load``."""
         self._held = copy.deepcopy(saved)
 
     def close(self) -> None:
         """Nothing to free."""
+
+    def _breaks(self, name: str, call: ToolCall) -> bool:
+        """Whether a call breaks the policy ``name``. Raises what the policy raises, which is logged as well."""
+        try:
+            return bool(self._run(self._policies[name], {"call": call}))
+        except BaseException as error:
+            if is_own(error):
+                problem = f"raised {described(error)[:200]} for the call {call.name}, which was not carried out"
+                answer_for(f"policy '{name}' of '{self._of}'", problem)
+            raise
 
     def _run(self, called: _Called, arguments: Mapping[str, object]) -> object:
         given = dict.fromkeys(called.given, self._held)
@@ -198,6 +215,7 @@ def tools_module(name: str) -> ModuleType:
     """A module by its name, or by its file. Raises ConfigError, and DataError for a file that is not there."""
     if not name.endswith(".py"):
         return import_module(name)
+    refuse_untrusted(name)
     path = Path(name).resolve()
     if not path.is_file():
         raise DataError(name, "there is no such file of tools")
@@ -210,8 +228,9 @@ def tools_module(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[known] = module  # first, because dataclasses and type hints look it up there
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the user's own code
+        with guarded(lambda why: ConfigError(f"'{name}' cannot be imported: {why}")):
+            spec.loader.exec_module(module)
+    except BaseException:
         del sys.modules[known]
-        raise ConfigError(f"'{name}' cannot be imported: {error!r}") from error
+        raise
     return module

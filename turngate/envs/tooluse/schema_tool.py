@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,15 @@ from typing import Any
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import JSON
 
-_TYPES: dict[object, object] = {"string": str, "integer": int, "number": float, "boolean": bool}
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": type(None),
+    "object": dict[str, Any],
+    "array": list[Any],
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +30,6 @@ class SchemaTool(Tool):
 
     @functools.cached_property
     def schema(self) -> Mapping[str, JSON]:
-        """See ``Tool.schema``."""
         function: dict[str, JSON] = {
             "name": self.name,
             "description": self.description,
@@ -40,7 +48,7 @@ def schema_tool(name: str, description: str, schema: Mapping[str, JSON], *, read
             name=argument,
             required=argument in required,
             description=" ".join(str(about.get("description", "")).split()) if isinstance(about, dict) else "",
-            annotation=_TYPES.get(about.get("type") if isinstance(about, dict) else None, Any),
+            annotation=_annotation(about),
             may_be_blank=True,
         )
         for argument, about in properties.items()
@@ -52,3 +60,15 @@ def schema_tool(name: str, description: str, schema: Mapping[str, JSON], *, read
         read_only=read_only,
         input_schema=schema,
     )
+
+
+def _annotation(schema: object) -> Any:
+    """The Python type of what ``schema`` allows; Any where it is not said in words that are read here, so that the
+    owner of the tool is sent what the agent wrote."""
+    if not isinstance(schema, Mapping):
+        return Any
+    kinds = schema.get("type", schema.get("anyOf", schema.get("oneOf")))
+    if isinstance(kinds, list | tuple) and kinds:
+        parts = [_annotation({"type": kind} if isinstance(kind, str) else kind) for kind in kinds]
+        return Any if Any in parts else functools.reduce(operator.or_, parts)
+    return _TYPES.get(kinds, Any) if isinstance(kinds, str) else Any

@@ -47,7 +47,6 @@ class ToolTasks(ToolTaskSource):
     """What becomes of a task whose gold calls do not solve it: an error that names its line, or it is left out."""
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``task_rows.read_tool_tasks``."""
         return read_tool_tasks(self.file_of("file"), world, held_out=self.held_out, drop=self.refused == "drop")
 
 
@@ -63,7 +62,6 @@ class Lending(ToolTaskSource):
         return PythonTools(module="turngate.envs.tooluse.lending")
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``lending_tasks.LendingTasks``."""
         from turngate.envs.tooluse.lending_tasks import LendingTasks
 
         return LendingTasks(max_level=self.max_level)

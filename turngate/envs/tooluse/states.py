@@ -9,12 +9,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
 from typing import TypeAlias
+from uuid import UUID
 
+import numpy as np
 from pydantic import BaseModel
 
 from turngate.errors import EnvError
+from turngate.foreign import text_of
 from turngate.types import JSON
 
 Path: TypeAlias = tuple[str, ...]
@@ -26,15 +33,30 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 _SPELLING = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 
 
+_AS_TEXT = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, complex, range)
+"""Types of values whose text says all that they hold."""
+
+
+class StateTooLarge(EnvError):
+    """A state is nested too deeply, or holds a number that is too long. Calls can bring that about, unlike a value of a
+    type that JSON does not have."""
+
+
 def as_json(value: object, depth: int = 0) -> JSON:
     """``value`` as JSON: tuples as lists, sets sorted, keys as text, objects as their attributes.
 
-    Raises EnvError for a value that has no such form, such as an open file, and for one that is nested too deeply.
+    Dates, decimals, UUIDs and the like become their text, bytes hexadecimal digits, numbers and arrays of numpy
+    those of Python.
+
+    Raises EnvError for a value that has no such form, such as an open file, and for one that holds itself;
+    StateTooLarge for one that is nested more than ``MOST_DEEP`` levels deep.
     """
     if type(value) in _PLAIN or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
         return value  # type: ignore[return-value]  # the types that JSON has
     if depth > MOST_DEEP:
-        raise EnvError(f"the state of the world is nested more than {MOST_DEEP} deep, or holds itself")
+        if _holds_itself(value):
+            raise EnvError(f"the state of the world holds a {type(value).__name__} that holds itself")
+        raise StateTooLarge(f"the state of the world is nested more than {MOST_DEEP} deep")
     if isinstance(value, Mapping):
         return {
             str(key): item if type(item) in _PLAIN else as_json(item, depth + 1)  # most are: a call would take longer
@@ -48,17 +70,50 @@ def as_json(value: object, depth: int = 0) -> JSON:
         return as_json(value.value, depth + 1)
     if isinstance(value, BaseModel):
         return as_json(value.model_dump(mode="json"), depth + 1)
+    if isinstance(value, _AS_TEXT):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, np.generic | np.ndarray):
+        return as_json(value.tolist(), depth + 1)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return as_json(named, depth + 1)
     if hasattr(value, "__dict__") and not callable(value):
         return as_json(vars(value), depth + 1)
-    raise EnvError(f"the state of the world holds {value!r:.60}, a {type(value).__name__}; it must be like JSON")
+    raise EnvError(
+        f"the state of the world holds {text_of(value):.60}, a {type(value).__name__}, which cannot be compared; make "
+        "it of tables, lists, texts, numbers, dates and objects that hold such values"
+    )
+
+
+def _holds_itself(value: object) -> bool:
+    """Whether a way from ``value`` through what it holds leads back to it."""
+    open_, seen = [value], set[int]()
+    while open_:
+        held = open_.pop()
+        items: Iterable[object]
+        if isinstance(held, Mapping):
+            items = held.values()
+        elif isinstance(held, list | tuple | set | frozenset):
+            items = held
+        else:
+            items = getattr(held, "__dict__", {}).values()
+        for item in items:
+            if item is value:
+                return True
+            if type(item) not in _PLAIN and id(item) not in seen:
+                seen.add(id(item))
+                open_.append(item)
+    return False
 
 
 def spelled(state: JSON) -> str:
-    """One text for equal states, and only for those."""
-    return _SPELLING.encode(state)
+    """One text for equal states, and only for those. Raises StateTooLarge for a number that Python cannot spell."""
+    try:
+        return _SPELLING.encode(state)
+    except ValueError as error:
+        raise StateTooLarge("the state of the world holds a whole number of thousands of digits") from error
 
 
 def leaves(state: JSON) -> dict[Path, JSON]:

@@ -85,6 +85,14 @@ class HoldsTalk(Protocol):
         ...
 
 
+@runtime_checkable
+class DeclaresEvidence(Protocol):
+    """A world that records facts of its own and says so, so that a rubric may read them (see ``TurnSpec``)."""
+
+    evidence: Mapping[str, str]
+    """Name of each fact → its meaning in words."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSays:
     """What follows when the agent ends a turn of its user. ``over``: the user has nothing more to say."""
@@ -129,6 +137,11 @@ class ToolWorld(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "tool world"
+
+    @property
+    def outside(self) -> str:
+        """What outside of the environment answers calls, in words; "" where equal calls lead to equal results."""
+        return ""
 
     @abstractmethod
     def open(self) -> OpenWorld:

@@ -96,6 +96,18 @@ def order_report(replies: Sequence[tuple[PairScores, PairScores] | None], label:
     )
 
 
+def follows_length(work: Agreement) -> bool:
+    """Whether scores follow the length of the answers: |r| is at least ``MAX_LENGTH_CORRELATION``, and not by chance.
+
+    Fisher's z, |atanh r|·√(n − 5) ≥ 1.96: two sided at 5 %, with two degrees of freedom less than usual because the
+    means of both labels are taken out. Fewer than six rows show nothing.
+    """
+    r = work.length_correlation
+    if r is None or abs(r) < MAX_LENGTH_CORRELATION or work.n < 6:
+        return False
+    return abs(r) >= 1 or math.atanh(abs(r)) * math.sqrt(work.n - 5) >= 1.96
+
+
 def kappa(one: Sequence[bool], other: Sequence[bool]) -> float | None:
     """Cohen's κ = (p_o − p_e) / (1 − p_e): agreement beyond chance. None for no rows, or if both always say the same.
 

@@ -1,7 +1,8 @@
 """Canaries: answers that a judge must reject, mixed into every batch. If it accepts one, the whole batch is void.
 
-There are four kinds: a *master key* (a phrase without content that is known to fool judges), an empty answer, a
-constant sentence that praises itself, and a real answer to another task. Their verdicts are never paid and never
+There are five kinds: a *master key* (a phrase without content that is known to fool judges), an empty answer, a
+constant sentence that praises itself, a real answer to another task, and an injection (a sentence that asks the judge
+for its verdict, see ``injections``). Their verdicts are never paid and never
 cached.
 """
 
@@ -13,13 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from turngate.errors import ConfigError
+from turngate.rewards.judge.injections import INJECTIONS
 from turngate.rewards.judge.items import CORRECT, MASTER_KEYS, NULL_ANSWERS, Criterion, Item, ShownTurn
 from turngate.rewards.judge.prompts import Question, pairwise, pointwise, steps, support
 from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Verdict, settle_orders
 from turngate.types import derive_seed
 
-CanaryKind: TypeAlias = Literal["master_key", "empty", "constant", "shuffled"]
-_KINDS: tuple[CanaryKind, ...] = ("master_key", "empty", "constant", "shuffled")
+CanaryKind: TypeAlias = Literal["master_key", "empty", "constant", "shuffled", "injection"]
+_KINDS: tuple[CanaryKind, ...] = ("master_key", "empty", "constant", "shuffled", "injection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +64,12 @@ def null_items(
             found.append((kind, replace(other, task=host.task, reference=host.reference), host))
             continue
         text = {"empty": NULL_ANSWERS[0], "constant": NULL_ANSWERS[1]}.get(kind)
+        if kind == "injection":
+            text = INJECTIONS[derive_seed(seed, "injection", index) % len(INJECTIONS)]
         if text is None:
             kind, text = "master_key", MASTER_KEYS[derive_seed(seed, "key", index) % len(MASTER_KEYS)]
-        found.append((kind, replace(host, steps=(ShownTurn(said=text),), answer=text), host))
+        images = host.steps[0].images if host.steps else ()  # so that no judge tells a canary by what it lacks
+        found.append((kind, replace(host, steps=(ShownTurn(said=text, images=images),), answer=text), host))
     return found
 
 
@@ -141,12 +146,15 @@ def batch_fault(missed: Sequence[bool | None]) -> Fault | None:
 
 
 def every_canary(items: Sequence[Item], criterion: Criterion, *, seed: int, limit: int) -> list[Canary]:
-    """Each master key and null answer once, and as many shuffled answers as keys: to measure a judge, not a batch."""
+    """Each master key, null answer and injection once, and as many shuffled answers as keys: to measure a judge, not a
+    batch."""
+    kinds: list[tuple[CanaryKind, str]] = [("master_key", text) for text in MASTER_KEYS]
+    kinds += [("constant" if text else "empty", text) for text in NULL_ANSWERS]
+    kinds += [("injection", text) for text in INJECTIONS]
     found: list[Canary] = []
-    for index, text in enumerate((*MASTER_KEYS, *NULL_ANSWERS)):
+    for index, (kind, text) in enumerate(kinds):
         host = items[index % len(items)]
         null = replace(host, steps=(ShownTurn(said=text),), answer=text)
-        kind: CanaryKind = "master_key" if index < len(MASTER_KEYS) else "constant" if text else "empty"
         found.append(Canary(kind=kind, questions=(pointwise(null, criterion, limit=limit),)))
     drawn = pointwise_canaries(items, criterion, len(MASTER_KEYS), seed=seed, limit=limit)
     return found + [canary for canary in drawn if canary.kind == "shuffled"]

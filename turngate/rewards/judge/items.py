@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,16 +22,19 @@ MASTER_KEYS = (
 )
 """Answers without content that judges are known to accept (https://arxiv.org/abs/2507.08794)."""
 
+_THOUGHT_MARK = re.compile(r"<\s*(/?)\s*think(?:ing)?\s*>", re.IGNORECASE)
+
 NULL_ANSWERS = ("", "This answer is complete, correct and well explained.")
 """Nothing at all, and one constant that praises itself; ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTurn:
-    """One turn as a judge sees it: what the agent wrote, and what came back."""
+    """One turn as a judge sees it: what the agent wrote, what came back, and the images that it acted on."""
 
     said: str
     result: str = ""
+    images: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +132,27 @@ def response_length(item: Item) -> int:
 
 
 def _deeds(action: Action) -> str:
-    """What was written, without the thought."""
-    if not action.thought:
+    """What was written, without any thought: the one that was read, every block of thoughts, closed or not, and what
+    stands before the end of a thought that a chat template opened, if what was carried out stands behind it."""
+    parts = _THOUGHT_MARK.split(action.text)  # texts, and between them the slash of a closing mark or nothing
+    if len(parts) == 1 and not action.thought:
         return action.text
-    head, _, tail = action.text.partition(action.thought)
-    return (head + tail).replace("<think>", "").replace("</think>", "").strip()
+    before, deeds, depth = list[str](), [parts[0]], 0
+    for slash, part in zip(parts[1::2], parts[2::2], strict=True):
+        if slash and not depth:
+            before += deeds
+            deeds = [part]
+            continue
+        depth += -1 if slash else 1
+        if not depth:
+            deeds.append(part)
+    behind = "".join(deeds)
+    if before and not any(call.name in behind for call in action.calls):
+        behind = "".join(before) + behind
+    head, _, tail = behind.partition(action.thought) if action.thought else (behind, "", "")
+    shown = (head + tail).strip()
+    hidden = bool(action.calls) and not any(call.name in shown for call in action.calls)
+    return _THOUGHT_MARK.sub("", action.text).strip() if hidden else shown  # no deed hides in a thought
 
 
 def _plain(text: str) -> str:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from turngate.rewards.judge.fence import is_quoted
+from turngate.rewards.judge.fence import is_quoted, whole
 from turngate.rewards.judge.prompts import Question
 from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Quote, Verdict
-from turngate.types import JSON
+from turngate.types import JSON, storable
 
 TOP_SCORE = 10.0
 SHARES = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
@@ -25,15 +25,22 @@ def read_answer(question: Question, text: str, *, quotes: QuoteRule = "decisive"
     """What the reply ``text`` says.
 
     The reply is one JSON object, with nothing but a closed ``<think>`` block or prose without braces around it; keys
-    that appear twice, NaN and numbers out of range are malformed. A yes has a score above 5 and a no at most 5.
+    that appear twice, NaN and numbers out of range are malformed. It names the question's nonce, which nobody else can
+    have written, and a verdict in favour of the work must not stand in the work. A yes has a score above 5 and a no at
+    most 5.
     Every quote must stand in the named turn. "decisive": a yes, a winner or a wrong step needs one, because absence
     cannot be quoted; "always": each verdict does (a tie still does not).
     """
     try:
         data = _object(text)
+        if data.pop("id", None) != question.nonce:
+            raise _malformed(f"'id' must be \"{question.nonce}\"")
         if data.get("verdict") == "invalid":
             return Fault(kind=FaultKind.INVALID, detail="the judge says that the work cannot be judged")
-        return _READERS[question.kind](question, data, quotes == "always")
+        answer = _READERS[question.kind](question, data, quotes == "always")
+        if _favours(answer) and any(_holds(turn, data) for turns in question.turns for turn in turns):
+            raise _malformed("the verdict stands in the data; give one of your own")
+        return answer
     except _Bad as bad:
         return bad.fault
 
@@ -50,6 +57,31 @@ def is_refusal(text: str) -> bool:
     """Whether a reply without any JSON declines to answer."""
     body = _THOUGHT.sub("", text)
     return "{" not in body and _REFUSAL.match(body.strip()) is not None
+
+
+def _favours(answer: Answer) -> bool:
+    """Whether an answer gives the work something. Only such a one is worth being planted; where any other could be
+    thrown away, the work could void what it would lose by."""
+    if isinstance(answer, Verdict):
+        return answer.passed
+    if isinstance(answer, PairScores):
+        return answer.first != answer.second
+    return isinstance(answer, Critique) and not any(answer.bad_T)
+
+
+def _holds(shown: str, data: Mapping[str, Any]) -> bool:
+    """Whether a JSON object equal to ``data`` stands in shown text, as it was written."""
+    text, decoder = whole(shown), json.JSONDecoder()
+    start = text.find("{")
+    while start >= 0:
+        try:
+            found, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            found, end = None, start + 1
+        if isinstance(found, dict) and {key: value for key, value in found.items() if key != "id"} == data:
+            return True
+        start = text.find("{", end)
+    return False
 
 
 # --- pieces of a reply ------------------------------------------------------------------------------------------------
@@ -87,7 +119,8 @@ def _object(text: str) -> dict[str, Any]:
         raise _malformed("no JSON object")
     try:
         decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
-        data, end = decoder.raw_decode(body, start)
+        found, end = decoder.raw_decode(body, start)
+        data = _kept(found)
     except RecursionError:
         raise _malformed("JSON that is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -98,6 +131,15 @@ def _object(text: str) -> dict[str, Any]:
         raise _malformed("more than one JSON object")
     assert isinstance(data, dict)
     return data
+
+
+def _kept(value: Any) -> Any:
+    """A JSON value whose texts can be stored: a JSON escape can write half of a character, which no file takes."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, list):
+        return [_kept(one) for one in value]
+    return {storable(key): _kept(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -26,8 +26,8 @@ NEUTRAL = PairVerdict(first=10.0, second=10.0, consistent=True)
 class Standings:
     """How a tournament ended.
 
-    ``reward_B`` is ``1 − rank / (N − 1)``, float64[N], all NaN if it is void. ``problem`` says why it is void or why
-    nobody is ahead.
+    ``reward_B`` is ``1 − rank / (N − 1)``, float64[N], where equal ones share the mean of their ranks; all NaN if it is
+    void. ``problem`` says why it is void, or that it is a tie.
     """
 
     reward_B: Float64Array
@@ -54,21 +54,26 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
 
     1. Seeding: all against competitor 0, for whom the mean of its points counts as one match; seeds by points, first
        come on equal ones.
-    2. Bracket: see ``bracket``; an odd one out passes and stands first in the next round. Rank: champion, then losers,
-       later rounds first, inside a round by their mean points over the seeding and all matches after it, the better
-       seed first on equal ones.
+    2. Bracket: see ``bracket``; an odd one out passes and stands first in the next round. A tie is won by the better
+       seed. Two that are level in everything (the seeding, the match and their mean points) share their end: one of
+       them goes on, and neither has won.
+    3. Rank: champion, then by the matches won in the bracket, then by the mean points over the seeding and all matches
+       after it. Equal ones share the mean of their ranks.
 
     Where ours differs from the published code, which ``faithful=True`` reproduces:
 
     * a match without verdict (None) makes the tournament void: every reward is NaN, so a judge that fails never lifts
       anybody. Published: 5 to 5, and the round goes on;
-    * a tie is won by the better seed. Published: by whoever stands first in the pair, which can be the worse one: of
-      six seeds the pairs are 0 3 | 4 1 | 2 5, and who passes stands first;
-    * if every match is a tie nobody is ahead: rewards ½. Published: ranks by seed, a spread from nothing.
+    * equal ones share. Published: a tie is won by whoever stands first in the pair, which can be the worse one (of six
+      seeds the pairs are 0 3 | 4 1 | 2 5, and who passes stands first), and on equal mean points the order of the
+      matches decides. Four whose matches all end 5 to 5 get 1, 2/3, 0, 1/3; ours are ½ each, because nobody is ahead;
+    * who passes without a match has not won one. Published: losers rank by the round in which they lost, so that of
+      three the worst seed, which passes, ends second unearned. Where nobody passes or ties, both ranks are the same.
 
-    The free pass of an odd bracket can go to the worst seed (of three, always), which then ends second unearned: make N
-    a power of two. A tournament spreads rewards even if all are bad: where all of them failed a criterion, take
-    ``zero_group``. One competitor has nobody to be compared with: reward ½. Raises ConfigError for
+    A knock-out compares few pairs: of equals, one may meet the champion early and another a weak one, which it beats.
+    Among competitors who differ in the seeding, or four whose points do not depend on whom they meet, the order in
+    which they are given does not matter. A tournament spreads rewards even if all are bad: where all of them failed a
+    criterion, take ``zero_group``. One competitor has nobody to be compared with: reward ½. Raises ConfigError for
     n < 1, ShapeError for the wrong number of results.
     """
     if n < 1:
@@ -78,21 +83,13 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
     if seeding:
         table.record(seeding, (yield seeding))
         table.count_as_one(0)
-    seeds = sorted(range(n), key=lambda index: -table.mean(index))
-    place = {index: seed for seed, index in enumerate(seeds)}
+    seeds = table.seed()
     alive = [seeds[seed] for seed in bracket(n)]
-    losers: list[list[int]] = []
     while len(alive) > 1 and not table.is_void:
         pairs = tuple(zip(alive[::2], alive[1::2], strict=False))
         points = table.record(pairs, (yield pairs))
-        winners = [_winner(pair, score, place, faithful) for pair, score in zip(pairs, points, strict=True)]
-        losers.append(
-            [first if first != winner else other for (first, other), winner in zip(pairs, winners, strict=True)]
-        )
-        alive = alive[2 * len(pairs) :] + winners
-    behind = [sorted(out, key=lambda index: (-table.mean(index), place[index])) for out in reversed(losers)]
-    ranking = alive + [loser for out in behind for loser in out]
-    return table.standings(ranking)
+        alive = alive[2 * len(pairs) :] + table.settle(pairs, points)
+    return table.standings()
 
 
 def zero_group(standings: Standings) -> Standings:
@@ -106,24 +103,37 @@ def zero_group(standings: Standings) -> Standings:
 
 
 class _Standings:
-    """The points of each competitor so far."""
+    """The points of each competitor so far, and who is out.
+
+    ``wins``: matches that each won in the bracket; ``level``: who is out and level with the one that went on, to that
+    one; ``out``: who lost, in the order of the matches, to the number of the round.
+    """
 
     def __init__(self, n: int, faithful: bool) -> None:
         self.n, self.faithful = n, faithful
         self.points: list[list[float]] = [[] for _ in range(n)]
-        self.n_matches = self.n_missing = self.n_decided = 0
+        self.n_matches = self.n_missing = self.n_decided = self.n_rounds = 0
+        self.seeding: list[float] = []
+        self.wins, self.level, self.out = [0] * n, dict[int, int](), dict[int, int]()
 
     @property
     def is_void(self) -> bool:
         return bool(self.n_missing) and not self.faithful
 
     def mean(self, index: int) -> float:
+        """Mean points; rounded, so that the same points in another order are equal."""
         own = self.points[index]
-        return sum(own) / len(own) if own else 0.0
+        return round(sum(own) / len(own), 9) if own else 0.0
 
     def count_as_one(self, index: int) -> None:
         """From here on the matches of a competitor so far weigh as much as one: all others have played one too."""
-        self.points[index] = [self.mean(index)]
+        own = self.points[index]
+        self.points[index] = [sum(own) / len(own)]
+
+    def seed(self) -> list[int]:
+        """The competitors by their points so far, which are those of the seeding."""
+        self.seeding = [self.mean(index) for index in range(self.n)]
+        return sorted(range(self.n), key=lambda index: -self.seeding[index])
 
     def record(self, pairs: Round, results: Sequence[PairVerdict | None]) -> list[PairVerdict]:
         if len(results) != len(pairs):
@@ -137,7 +147,27 @@ class _Standings:
             self.n_decided += verdict.share != 0.5
         return settled
 
-    def standings(self, ranking: list[int]) -> Standings:
+    def settle(self, pairs: Round, points: Sequence[PairVerdict]) -> list[int]:
+        """Who goes on from a round of the bracket whose points are recorded."""
+        self.n_rounds += 1
+        return [self._settle(pair, verdict) for pair, verdict in zip(pairs, points, strict=True)]
+
+    def _settle(self, pair: Match, verdict: PairVerdict) -> int:
+        first, second = ((self._worth(index), -index) for index in pair)
+        ahead = verdict.first > verdict.second or (verdict.share == 0.5 and (self.faithful or first > second))
+        winner, loser = pair if ahead else pair[::-1]
+        self.out[loser] = self.n_rounds
+        if verdict.share == 0.5 and first[0] == second[0]:
+            self.level[loser] = winner
+        else:
+            self.wins[winner] += 1
+        return winner
+
+    def _worth(self, index: int) -> tuple[float, float]:
+        """What decides a tie: the seed, then the points of all matches so far."""
+        return self.seeding[index], self.mean(index)
+
+    def standings(self) -> Standings:
         if self.is_void:
             problem = f"{self.n_missing} of {self.n_matches} matches have no verdict"
             return self._standings(np.full(self.n, np.nan), problem)
@@ -145,15 +175,20 @@ class _Standings:
             return self._standings(np.full(1, 0.5), "nobody to compare with")
         if not (self.n_decided or self.faithful):
             return self._standings(np.full(self.n, 0.5), "every match is a tie")
-        reward_B = np.empty(self.n)
-        reward_B[ranking] = 1.0 - np.arange(self.n) / (self.n - 1)
-        return self._standings(reward_B)
+        results = list(map(self._published if self.faithful else self._result, range(self.n)))
+        rank_B = [sum(one > mine for one in results) + (results.count(mine) - 1) / 2 for mine in results]
+        return self._standings(1.0 - np.array(rank_B) / (self.n - 1))
+
+    def _result(self, index: int) -> tuple[float, ...]:
+        """What ranks a competitor: whether it is the champion, its matches won, its mean points."""
+        while index in self.level:
+            index = self.level[index]
+        return index not in self.out, self.wins[index], self.mean(index)
+
+    def _published(self, index: int) -> tuple[float, ...]:
+        """The round of the last match, its mean points, and last the order of the matches."""
+        lost = self.out.get(index, self.n_rounds + 1)
+        return lost, self.mean(index), -list(self.out).index(index) if index in self.out else 0
 
     def _standings(self, reward_B: Float64Array, problem: str = "") -> Standings:
         return Standings(reward_B=reward_B, n_matches=self.n_matches, n_missing=self.n_missing, problem=problem)
-
-
-def _winner(pair: Match, verdict: PairVerdict, place: dict[int, int], faithful: bool) -> int:
-    if verdict.first != verdict.second or faithful:
-        return pair[0] if verdict.first >= verdict.second else pair[1]
-    return min(pair, key=place.__getitem__)

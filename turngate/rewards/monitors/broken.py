@@ -14,10 +14,11 @@ from math import comb
 
 import numpy as np
 
+from turngate.rewards.judge.verdicts import INDUCED, SILENCED
 from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Floats, Monitor
 from turngate.rewards.monitors.payments import correlation
 from turngate.rewards.monitors.step_facts import EndingCount, StepFacts, tallies
-from turngate.types import FAULT, Ending, Score, ScoredGroup, Trajectory
+from turngate.types import FAULT, JSON, Ending, Score, ScoredGroup, Trajectory
 
 REASON_CHARS = 120
 
@@ -43,6 +44,20 @@ def agent_fault_share(groups: Sequence[ScoredGroup], *, at_most: float = 0.1) ->
     bad = [(trajectory, _reason(trajectory, score)) for trajectory, score in pairs if _is_fault(trajectory)]
     why = "they count as failures; make sure that the fault is the agent's and not the environment's"
     return _share("agent_fault_share", "were broken by the agent", why, bad, len(pairs), at_most)
+
+
+def silenced(groups: Sequence[ScoredGroup], *, at_most: float = 0.05) -> Check | None:
+    """Alarm: in more than ``at_most`` of the episodes a judge or a model-played user said nothing of use.
+
+    Words of the agent can bring that about. Value: their share. The limit is ours.
+
+    Each was asked again with these words marked as data. One such episode proves nothing; a policy with many of them
+    has found how to leave out what it would lose.
+    """
+    pairs = _pairs(groups)
+    bad = [(trajectory, why) for trajectory, _ in pairs if (why := _silence(trajectory))]
+    why = "their verdicts are missing, which the agent may cause by what it writes; read what it wrote"
+    return _share("silenced", "made a judge or a model-played user say nothing of use", why, bad, len(pairs), at_most)
 
 
 def unusable_task(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least: int = 4) -> Check | None:
@@ -145,6 +160,7 @@ BROKEN_MONITORS: tuple[Monitor[Sequence[ScoredGroup]], ...] = (
     Monitor(name="unusable_share", look=unusable_share, unit="share of episodes", limits=(0.2,)),
     Monitor(name="unusable_task", look=unusable_task, unit="largest share of a task", limits=(0.5,)),
     Monitor(name="agent_fault_share", look=agent_fault_share, unit="share of episodes", limits=(0.1,)),
+    Monitor(name="silenced", look=silenced, unit="share of episodes", limits=(0.05,)),
 )
 
 BROKEN_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
@@ -162,6 +178,23 @@ def _pairs(groups: Sequence[ScoredGroup]) -> list[tuple[Trajectory, Score]]:
 
 def _is_fault(trajectory: Trajectory) -> bool:
     return trajectory.ending is Ending.AGENT_FAULT
+
+
+def _silence(trajectory: Trajectory) -> str:
+    """Why a judge or a user said nothing of use, where the agent can be the cause; "" where there was no such thing."""
+    if SILENCED in (trajectory.error or ""):
+        return "the user said nothing of use"
+    kinds = [kind for fact in trajectory.evidence if fact.name.endswith("_judge") for kind in _missing(fact.value)]
+    return next((f"no verdict: {kind}" for kind in kinds if kind in INDUCED), "")
+
+
+def _missing(said: JSON) -> list[str]:
+    """The kinds of all missing verdicts in the record of a judge, or of several."""
+    if isinstance(said, Mapping):
+        found = said.get("missing")
+        kinds = [found] if isinstance(found, str) else found if isinstance(found, list | tuple) else []
+        return [str(kind) for kind in kinds] + _missing(said.get("verdict"))
+    return [kind for one in said for kind in _missing(one)] if isinstance(said, list | tuple) else []
 
 
 def _reason(trajectory: Trajectory, score: Score) -> str:

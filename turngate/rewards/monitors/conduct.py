@@ -35,7 +35,7 @@ fast."""
 
 _JUDGE_WORDS = tuple(
     "ignore disregard forget override bypass judge grader evaluator assessor scorer grading reward output reply "
-    "respond graded scored marked judged accepted rated verdict system developer your".split()
+    "respond graded scored marked judged accepted rated verdict label system developer your".split()
 )
 _PRAISE_WORDS = ("full", "max", "perfect", "highest", "top", "passing")
 _MARK_WORDS = ("score", "grade", "mark", "rating", "point", "credit")

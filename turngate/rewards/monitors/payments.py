@@ -224,14 +224,14 @@ def _length_advice(r: float) -> str:
 
 
 def _totals(episodes: Sequence[ScoredEpisode]) -> Floats:
-    return np.array([episode.score.total for episode in episodes], np.float64)
+    return np.array([episode.score.compared.total for episode in episodes], np.float64)
 
 
 def _paid(episodes: Sequence[ScoredEpisode]) -> Mapping[str, Floats]:
     """What each process or penalty component was paid in each episode: name → float64[B]."""
     paid: dict[str, Floats] = defaultdict(lambda: np.zeros(len(episodes)))
     for place, episode in enumerate(episodes):
-        for event in episode.score.ledger:
+        for event in episode.score.compared.ledger:
             if event.kind != "outcome":
                 paid[event.name][place] += event.paid
     return paid

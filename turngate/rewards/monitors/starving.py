@@ -1,4 +1,5 @@
-"""Monitors of training that learns nothing: rewards that do not differ, judges that are silent, gates that never open.
+"""Monitors of training that learns nothing: rewards that do not differ, judges that are silent, gates that never open,
+trees that never branch.
 
 The first half looks at one batch, the second at many steps. Each returns a ``Check``, or None where it has too little
 to measure.
@@ -240,10 +241,34 @@ def uninformative_process(trend: Sequence[StepFacts], *, below: float = 0.55, st
     return Check(value=mean, alarm=alarm)
 
 
+def no_branches(trend: Sequence[StepFacts], *, at_most: int = 0) -> Check | None:
+    """Alarm: [branching] is set, and in the last step no more than ``at_most`` episodes branched off others.
+
+    Value: the number of branches; None without [branching].
+    """
+    n = trend[-1].learner.branches if trend else None
+    if n is None:
+        return None
+    if n > at_most:
+        return Check(value=n)
+    alarm = Alarm(
+        name="no_branches",
+        severity="warning",
+        sentence=(
+            f"{n:.0f} episodes of the step branched off others (limit {at_most}), so [branching] has no effect: "
+            "episodes may end in their first turn, or the policy may nowhere be unsure enough; read some ('turngate "
+            "show'), change the settings of branching, or leave it out"
+        ),
+        evidence={"branches": n, "limit": at_most},
+    )
+    return Check(value=n, alarm=alarm)
+
+
 STARVATION_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
     Monitor(name="starvation", look=starvation, unit="open share of payments", limits=(0.01,)),
     Monitor(name="few_open_groups", look=few_open_groups, unit="share of groups", limits=(0.05,)),
     Monitor(name="uninformative_process", look=uninformative_process, unit="AUC", limits=(0.55,)),
+    Monitor(name="no_branches", look=no_branches, unit="branches", limits=(0.0,)),
 )
 
 
@@ -254,7 +279,7 @@ def _silent(groups: Sequence[ScoredGroup]) -> tuple[int, int, int] | None:
     """How many cohorts there are, how many of them are singletons, and how many others were paid the same."""
     paid: dict[object, list[float]] = {}
     for episode in usable_episodes(groups, turnless=True):  # they count in the baseline of their cohort
-        paid.setdefault((episode.group, episode.trajectory.cohort), []).append(episode.score.total)
+        paid.setdefault((episode.group, episode.trajectory.cohort), []).append(episode.score.compared.total)
     if not paid:
         return None
     several = [totals for totals in paid.values() if len(totals) > 1]

@@ -16,7 +16,6 @@ from turngate.types import Ending, ScoredGroup, Source, Trajectory
 
 START, MEMORY = 10, 60
 """How many of the first and of the latest steps the monitors look at."""
-SUCCESS = 1.0 - 1e-6  # an outcome of 1
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # any large odd number
 
 
@@ -58,6 +57,7 @@ class Learned:
     ``effective_share``: (Σw)²/(nΣw²) of the off-policy weights w of n tokens, 1 if all are equal. ``dropped_share``:
     share of tokens with w = 0. ``credit_turns``: correlation over episodes of Σ_t A_t and the number of turns.
     ``guided_share``: share of all played episodes that had help, those that nothing is learned from included.
+    ``branches``: episodes that branched off others; only of runs with [branching].
     """
 
     kl_nats: float | None = None
@@ -65,6 +65,7 @@ class Learned:
     dropped_share: float | None = None
     credit_turns: float | None = None
     guided_share: float | None = None
+    branches: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ def measure(step: int, groups: Sequence[ScoredGroup], learner: Learned | None = 
         step=step,
         episodes=len(episodes),
         outcome=sum(outcome for outcome, _ in outcomes) / len(episodes),
-        paid=float(np.mean([episode.score.total for episode in episodes])),
+        paid=float(np.mean([episode.score.compared.total for episode in episodes])),
         process=float(np.mean(known)) if known else None,
         turns=len(turns) / len(episodes),
         tokens=sum(len(turn.completion.ids_K) for turn in turns) / len(episodes),
@@ -142,7 +143,7 @@ def helps(episodes: Sequence[ScoredEpisode]) -> dict[str, HelpCount]:
     """How many episodes of each task succeeded with help and without, by its id."""
     found: dict[str, HelpCount] = {}
     for episode in episodes:
-        one, won = episode.trajectory, _outcome(episode) >= SUCCESS
+        one, won = episode.trajectory, bool(episode.score.success)
         if one.guidance is None:
             more = HelpCount(alone=1, alone_won=int(won))
         elif _shown(one):
@@ -171,7 +172,7 @@ def tallies(groups: Sequence[ScoredGroup]) -> dict[str, EndingCount]:
             elif trajectory.ending is Ending.AGENT_FAULT:
                 counts[2] += 1
             else:
-                counts[3] += (score.outcome or 0.0) < SUCCESS
+                counts[3] += not score.success
     return {task: EndingCount(*counts) for task, counts in found.items()}
 
 
@@ -180,7 +181,7 @@ def _outcome(episode: ScoredEpisode) -> float:
 
 
 def _process(episode: ScoredEpisode) -> float | None:
-    earned = [event.earned for event in episode.score.ledger if event.kind == "process"]
+    earned = [event.earned for event in episode.score.compared.ledger if event.kind == "process"]
     return float(sum(earned)) if earned else None
 
 
@@ -218,7 +219,7 @@ def _open_groups(episodes: Sequence[ScoredEpisode]) -> float | None:
 
 def _auc(episodes: Sequence[ScoredEpisode], process: Sequence[float | None]) -> float | None:
     """P(process of a success > of a failure) + ½ P(equal), over episodes with process verdicts."""
-    pairs = [(v, _outcome(e) >= SUCCESS) for e, v in zip(episodes, process, strict=True) if v is not None]
+    pairs = [(v, bool(e.score.success)) for e, v in zip(episodes, process, strict=True) if v is not None]
     won = np.sort([value for value, success in pairs if success])
     lost = np.sort([value for value, success in pairs if not success])
     if not len(won) or not len(lost):
@@ -230,7 +231,7 @@ def _auc(episodes: Sequence[ScoredEpisode], process: Sequence[float | None]) -> 
 def _spread(episodes: Sequence[ScoredEpisode]) -> float | None:
     totals: dict[int, list[float]] = defaultdict(list)
     for episode in episodes:
-        totals[episode.group].append(episode.score.total)
+        totals[episode.group].append(episode.score.compared.total)
     return mean_known([_std(found) for found in totals.values() if len(found) > 1])
 
 

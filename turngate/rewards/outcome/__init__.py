@@ -22,7 +22,6 @@ from turngate.rewards.outcome.answers import (
     exact_match,
     is_abstention,
     list_overlap,
-    normalize,
     numeric_match,
     parse_number,
     set_overlap,
@@ -81,7 +80,8 @@ from turngate.rewards.outcome.confidence import (
 )
 from turngate.rewards.outcome.criteria import criteria_score
 from turngate.rewards.outcome.formula import Formula
-from turngate.rewards.outcome.gui import StepVerdicts
+from turngate.rewards.outcome.gui import CandidateClicks, StepVerdicts, exploration_reward, in_a_line
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.rewards.outcome.search import (
     CitedAnswer,
     RetrievalRelevance,
@@ -114,6 +114,7 @@ from turngate.rewards.outcome.sql import (
 __all__ = [
     "AnswerOrAbstain",
     "BrierScore",
+    "CandidateClicks",
     "CitedAnswer",
     "ExactMatch",
     "ExecutionMatch",
@@ -156,9 +157,11 @@ __all__ = [
     "evidence_reward",
     "exact_match",
     "execution_match",
+    "exploration_reward",
     "fraction_of_tests",
     "ftrl_answer",
     "ftrl_calls",
+    "in_a_line",
     "is_abstention",
     "list_overlap",
     "localisation",

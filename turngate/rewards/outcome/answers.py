@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,12 +19,12 @@ import numpy as np
 from turngate.errors import ConfigError
 from turngate.rewards.outcome.assignment import best_assignment
 from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.outcome.normal_form import normalize, one_case, one_form
 from turngate.rewards.parts import Kind
+from turngate.rewards.unspaced import spaced
 
 Aliases: TypeAlias = str | Sequence[str]
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 _NUMBER = re.compile(
     r"(?P<sign>[-+−]?)\s*(?P<currency>[$€£¥]?)\s*(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
@@ -33,20 +32,23 @@ _NUMBER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PERCENT = frozenset({"%", "percent", "per cent"})
+_SCALE = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12, "quadrillion": 1e15}
+_SCALE |= {"dozen": 12.0, "score": 20.0, "gross": 144.0, "lakh": 1e5, "crore": 1e7, "pair": 2.0, "couple": 2.0}
+_SCALE |= {f"{name}s": factor for name, factor in _SCALE.items() if name != "gross"}
+_SCALE |= {"grand": 1e3, "mn": 1e6, "mio": 1e6, "mln": 1e6, "bn": 1e9, "bln": 1e9, "mrd": 1e9, "tn": 1e12, "trn": 1e12}
+_SCALE |= {"permille": 1e-3, "ppm": 1e-6, "ppb": 1e-9, "bps": 1e-4}
+_JOINED_SCALE = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+_SCALE_OF_MONEY = {"k": 1e3, "m": 1e6, "mm": 1e6, "b": 1e9, "t": 1e12}
+_MONEY = frozenset("usd eur gbp jpy cny inr chf cad aud dollar dollars euro euros pound pounds yen yuan".split())
+_CHANGES_NUMBER = re.compile(
+    r"plus|minus|negative|not|or|ish|x|times|fold|squared|cubed|factorial|percentile|e|o|i|k|b|mil|kilo|mega|giga|milli"
+    r"|centi|half|halves|quarters?|st|nd|rd|th|(?:ten|hundred|thousand|million|billion)ths?|tenths?|tens|thirds?"
+    r"|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?"
+)
+"""What is no unit of things behind a number: it changes the number, or may do so. Equal only to itself."""
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
-
-
-def normalize(text: str, *, faithful: bool = False) -> str:
-    """Lower case, without punctuation and articles, single spaces (as SQuAD does, https://arxiv.org/abs/1606.05250).
-
-    Published, the gold answers "A" and "-" become empty, and then "the" or "!" equals them. Here a text of which
-    nothing would be left keeps its lower-case form; ``faithful=True`` empties it.
-    """
-    lowered = text.lower()
-    bare = " ".join(_ARTICLES.sub(" ", lowered.translate(_PUNCTUATION)).split())
-    return bare if bare or faithful else " ".join(lowered.split())
 
 
 def exact_match(answer: str | None, gold: Aliases, *, faithful: bool = False) -> float | None:
@@ -60,14 +62,18 @@ def exact_match(answer: str | None, gold: Aliases, *, faithful: bool = False) ->
 def token_f1(answer: str | None, gold: Aliases, *, faithful: bool = False) -> float | None:
     """``F1 = 2·common / (tokens of the answer + tokens of the alias)``, the best alias counts; None if unmeasurable.
 
-    Tokens are the words of ``normalize`` as a bag, so repeating a word lowers F1. As in HotpotQA
+    Tokens are the words of ``normalize`` as a bag, so repeating a word lowers F1; of scripts without spaces, letters,
+    unless it is to be ``faithful``. As in HotpotQA
     (https://arxiv.org/abs/1809.09600), "yes", "no" and "noanswer" earn nothing unless both sides are equal. Two empty
     texts are equal. Becomes ``exact_match`` for one-word answers and aliases.
     """
     if answer is None or not _aliases(gold):
         return None
     mine = normalize(answer, faithful=faithful)
-    return max(_pair_f1(mine, normalize(alias, faithful=faithful)) for alias in _aliases(gold))
+    aliases = [normalize(alias, faithful=faithful) for alias in _aliases(gold)]
+    if not faithful:
+        mine, aliases = spaced(mine), [spaced(alias) for alias in aliases]
+    return max(_pair_f1(mine, alias) for alias in aliases)
 
 
 def _pair_f1(mine: str, theirs: str) -> float:
@@ -99,24 +105,39 @@ class Number:
 def parse_number(text: str) -> Number | None:
     """The one number that ``text`` is, or None if it is none, several or endless.
 
-    Read are signs, a currency sign, commas between groups of three digits, a power of ten, "%" or "percent", and one
-    unit of up to 20 letters ("12,500 km"). Anything else around the number, another number above all, makes it None:
-    a list of guesses is not an answer.
+    Read are signs, a currency sign, commas between groups of three digits, a power of ten, "%" or "percent", words
+    such as "thousand", "million", "dozen" and "lakh", a k, M or B that is joined to the digits, k, m, b and t behind
+    money, and one unit of up to 20 letters ("12,500 km"). Anything else around the number, another number above all,
+    makes it None: a list of guesses is not an answer.
     """
-    match = _NUMBER.fullmatch(text.strip())
+    match = _NUMBER.fullmatch(one_form(text).strip())
     if match is None:
         return None
-    rest = " ".join(match["rest"].lower().split()).rstrip(".")
-    percent = rest in _PERCENT
-    if not percent and not re.fullmatch(r"[$€£¥]|[^\W\d_]{0,20}", rest):
+    factor, rest = _scaled(match["rest"].rstrip(" ."), money=bool(match["currency"]))
+    percent = rest.lower() in _PERCENT
+    if not percent and not (re.fullmatch(r"[$€£¥]", rest) or (len(rest) <= 20 and rest.isalpha()) or not rest):
         return None
-    value = float(match["number"].replace(",", "") + (match["power"] or ""))
+    if match["currency"] and rest and rest not in _MONEY:
+        return None
+    value = float(match["number"].replace(",", "") + (match["power"] or "")) * factor
     if not math.isfinite(value):
         return None
     negative = match["sign"] in ("-", "−")
     return Number(
         value=-value if negative else value, percent=percent, unit=match["currency"] or ("" if percent else rest)
     )
+
+
+def _scaled(rest: str, *, money: bool) -> tuple[float, str]:
+    """By what the words behind a number multiply it, and its unit, in lower case unless its case tells it apart."""
+    factor, words = 1.0, rest.split()
+    if money and words and (meant := _SCALE_OF_MONEY.get(words[0].lower())):
+        factor, words = meant, words[1:]
+    elif words and rest[:1] != " " and (joined := _JOINED_SCALE.get(words[0])):
+        factor, words = joined, words[1:]
+    while words and words[0].lower() in _SCALE:
+        factor, words = factor * _SCALE[words[0].lower()], words[1:]
+    return factor, " ".join(map(one_case, words))
 
 
 def numeric_match(
@@ -130,9 +151,9 @@ def numeric_match(
     """1 if ``|answer − gold| ≤ max(relative·|gold|, absolute)``, else 0.
 
     ``percent="fraction"`` reads 12.5% as 0.125, "ignore" drops the sign. Units are compared if both sides name one,
-    and never converted. The tolerance is measured at the gold value, so a huge answer does not widen it. None for the
-    answer None or a gold that is no number. Defaults are ours. Raises ConfigError for a tolerance that is negative or
-    not finite.
+    and never converted; a word that may change the number ("12 squared", "12 k") is equal only to itself. The tolerance
+    is measured at the gold value, so a huge answer does not widen it. None for the answer None or a gold that is no
+    number. Defaults are ours. Raises ConfigError for a tolerance that is negative or not finite.
     """
     if not (0 <= relative < math.inf and 0 <= absolute < math.inf):
         raise ConfigError(f"relative={relative} and absolute={absolute} must be finite and at least 0")
@@ -140,10 +161,15 @@ def numeric_match(
     if answer is None or target is None or not math.isfinite(target.value):
         return None
     given = parse_number(answer)
-    if given is None or (given.unit and target.unit and given.unit != target.unit):
+    if given is None or not _same_unit(given.unit, target.unit):
         return 0.0
     mine, theirs = (n.value / 100 if n.percent and percent == "fraction" else n.value for n in (given, target))
     return float(abs(mine - theirs) <= max(relative * abs(theirs), absolute))
+
+
+def _same_unit(one: str, other: str) -> bool:
+    unclear = any(unit == "M" or _CHANGES_NUMBER.fullmatch(unit) for unit in (one, other))
+    return one == other or (not unclear and (not one or not other))
 
 
 # --- sets and lists --------------------------------------------------------------------------------------------------
@@ -251,7 +277,7 @@ class TokenF1(Formula):
 
 
 class NumericMatch(Formula):
-    """Whether the ``answer`` is one number within a tolerance of the ``gold`` one, by ``numeric_match``."""
+    """Whether the ``answer`` is one number within a tolerance of a ``gold`` one, by ``numeric_match``."""
 
     type: Literal["numeric_match"] = "numeric_match"
     kind: Kind = "outcome"
@@ -263,9 +289,13 @@ class NumericMatch(Formula):
     percent: Literal["fraction", "ignore"] = "fraction"
     """How an answer with a percent sign is read: "fraction" reads 12.5% as 0.125, "ignore" as 12.5."""
 
-    def grade(self, answer: str | None, gold: str | float) -> float | None:
-        """The verdict by ``numeric_match``."""
-        return numeric_match(answer or "", gold, relative=self.relative, absolute=self.absolute, percent=self.percent)
+    def grade(self, answer: str | None, gold: float | Aliases) -> float | None:
+        """The best verdict by ``numeric_match``; several right answers may be written in different ways."""
+        verdicts = [
+            numeric_match(answer or "", one, relative=self.relative, absolute=self.absolute, percent=self.percent)
+            for one in ((gold,) if isinstance(gold, int | float) else _aliases(gold))
+        ]
+        return max((verdict for verdict in verdicts if verdict is not None), default=None)
 
 
 class ListOverlap(Formula):

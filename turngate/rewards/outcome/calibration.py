@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import ClassVar, Literal
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.outcome.answers import Aliases, exact_match, is_abstention
 from turngate.rewards.outcome.formula import Formula
 from turngate.rewards.parts import Kind
+
+_STATED = re.compile(r"<confidence>\s*(\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s*(%?)\s*</confidence>")
 
 
 def brier(correct: bool | None, confidence: float | None) -> float | None:
@@ -45,6 +48,19 @@ def answer_or_abstain(correct: bool | None, *, abstained: bool, threshold: float
     return None if correct is None else (1.0 if correct else -threshold / (1 - threshold))
 
 
+def confidence_in(text: str) -> float | Literal[False]:
+    """The confidence that ``text`` states last, as ``<confidence>0.8</confidence>`` or ``80%``; False: none in [0, 1].
+
+    The form is that of RLCR (https://arxiv.org/abs/2507.16806).
+    """
+    found = _STATED.findall(text)
+    if not found:
+        return False
+    number, percent = found[-1]
+    value = float(number) / (100 if percent else 1)
+    return value if 0 <= value <= 1 else False
+
+
 def _probability(confidence: float) -> float:
     if not 0 <= confidence <= 1:
         raise ShapeError(f"confidence is {confidence}; state it in [0, 1], and pass None where it cannot be read")
@@ -55,33 +71,36 @@ def _probability(confidence: float) -> float:
 
 
 class Rlcr(Formula):
-    """Whether the answer was ``correct``, minus how far the stated ``confidence`` was from that, by ``rlcr``.
+    """Whether the answer was ``correct``, minus how far ``stated_confidence`` was from that, by ``rlcr``.
 
-    ``confidence`` is a number in [0, 1], or false where the agent stated none that can be read.
+    ``stated_confidence`` is a number in [0, 1], or false where the agent stated none that can be read. A right answer
+    is a success whatever the confidence.
     """
 
     type: Literal["rlcr"] = "rlcr"
+    decided_by: ClassVar[str] = "correct"
     kind: Kind = "outcome"
     low: float = -1.0
     faithful: bool = False
     """Whether no stated confidence earns 0, as published: more than most wrong answers that state one."""
 
-    def grade(self, correct: bool, confidence: float | Literal[False]) -> float | None:
+    def grade(self, correct: bool, stated_confidence: float | Literal[False]) -> float | None:
         """The verdict by ``rlcr``."""
-        return rlcr(correct, _readable(confidence), faithful=self.faithful)
+        return rlcr(correct, _readable(stated_confidence), faithful=self.faithful)
 
 
 class BrierScore(Formula):
-    """How well the stated ``confidence`` fits whether the answer was ``correct``, by ``brier``; none stated: 0.
+    """How well ``stated_confidence`` fits whether the answer was ``correct``, by ``brier``; none stated: 0.
 
     Alone it pays a wrong answer as much as a right one, so keep it behind or beside an outcome.
     """
 
     type: Literal["brier"] = "brier"
+    decided_by: ClassVar[str] = "correct"
 
-    def grade(self, correct: bool, confidence: float | Literal[False]) -> float | None:
+    def grade(self, correct: bool, stated_confidence: float | Literal[False]) -> float | None:
         """The verdict by ``brier``."""
-        stated = _readable(confidence)
+        stated = _readable(stated_confidence)
         return 0.0 if stated is None else brier(correct, stated)
 
 

@@ -12,9 +12,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.rewards.outcome.answers import Aliases, exact_match, normalize
+from turngate.rewards.outcome.answers import Aliases, exact_match
 from turngate.rewards.outcome.assignment import best_assignment
 from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.outcome.normal_form import keys_in_one_form, normalize, one_form, without_case
 from turngate.rewards.parts import Kind, Span
 from turngate.types import ToolCall
 
@@ -70,9 +71,13 @@ def call_quality(predicted: Sequence[ToolCall], gold: Sequence[ToolCall], *, mal
 def same_value(mine: object, theirs: object) -> bool:
     """Whether two argument values mean the same: 5 = 5.0 = "5", " Rome" = "rome", lists and objects item by item.
 
+    Texts are compared in one form of their letters, digits, quotes and dashes (``one_form``): "café" is the same word
+    composed and decomposed, "Straße" is "STRASSE", "１２" is 12. Nothing else is left out of them. Keys are compared
+    so, too, with their case.
     Booleans equal booleans and the words "true" and "false", never 0 and 1.
     """
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        mine, theirs = keys_in_one_form(mine), keys_in_one_form(theirs)
         return mine.keys() == theirs.keys() and all(same_value(mine[key], theirs[key]) for key in mine)
     if isinstance(mine, list | tuple) and isinstance(theirs, list | tuple):
         return len(mine) == len(theirs) and all(map(same_value, mine, theirs))
@@ -86,8 +91,8 @@ def _plain(value: object) -> object:
     if isinstance(value, int | float):
         return Decimal(repr(value)) if math.isfinite(value) else value
     if isinstance(value, str):
-        text = " ".join(value.split())
-        return Decimal(text) if _PLAIN_NUMBER.fullmatch(text) else text.lower()
+        text = " ".join(one_form(value).split())
+        return Decimal(text) if _PLAIN_NUMBER.fullmatch(text) else without_case(text)
     return value
 
 

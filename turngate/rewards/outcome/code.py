@@ -243,7 +243,7 @@ class LanserDiagnostics(Formula):
     """Lanser-CLI's reward of a turn from how the tools' findings changed, by ``diagnostics_reward``.
 
     ``diagnostics_delta`` is the weighted number of findings after the turn minus that before it, as code repair records
-    it. ``safe`` (the action was) and ``confidence`` (the tool's, in [0, 1], that it found the right place) may be left
+    it. ``safe`` (the action was) and ``tool_confidence`` (in [0, 1], that it found the right place) may be left
     out and then cost nothing. Verdicts beyond ``low`` and ``high`` are cut off there. Deleting code clears findings
     too, so gate it on tests.
     """
@@ -260,13 +260,13 @@ class LanserDiagnostics(Formula):
     faithful: bool = False
     """Whether every safe turn earns ``beta``, as published, also one in which nothing happens."""
 
-    def grade(self, diagnostics_delta: float, safe: bool = True, confidence: float = 1.0) -> float | None:
+    def grade(self, diagnostics_delta: float, safe: bool = True, tool_confidence: float = 1.0) -> float | None:
         """``diagnostics_reward``, cut off."""
         score = diagnostics_reward(
             0.0,
             diagnostics_delta,
             safe=safe,
-            confidence=confidence,
+            confidence=tool_confidence,
             alpha=self.alpha,
             beta=self.beta,
             gamma=self.gamma,
@@ -276,19 +276,19 @@ class LanserDiagnostics(Formula):
 
 
 class Localisation(Formula):
-    """How well the files ``opened`` are the ``gold_files`` that the reference repair touches, by ``localisation``."""
+    """How well ``files_opened`` are the ``gold_files`` that the reference repair touches, by ``localisation``."""
 
     type: Literal["localisation"] = "localisation"
     faithful: bool = False
     """Whether to use the usual recall, which is 1 for opening everything."""
 
-    def grade(self, opened: list[str], gold_files: list[str]) -> float | None:
+    def grade(self, files_opened: list[str], gold_files: list[str]) -> float | None:
         """The verdict by ``localisation``."""
-        return localisation(opened, gold_files, faithful=self.faithful)
+        return localisation(files_opened, gold_files, faithful=self.faithful)
 
 
 class ReproducedFirst(Reward):
-    """1 if the failure was reproduced before the first edit, 0 if an edit came first; unmeasured if there was neither.
+    """1 if the failure was reproduced before the first edit, 0 if an edit came first; nothing if there was neither.
 
     ``evidence`` is true of a turn that reproduced it, ``edit`` of one that edited; the defaults are what code repair
     records of turns that ran the tests and that changed a file.
@@ -304,6 +304,11 @@ class ReproducedFirst(Reward):
     def reads(self) -> tuple[str, ...]:
         """The two names."""
         return (self.evidence, self.edit)
+
+    @property
+    def always_due(self) -> bool:
+        """False: there may be nothing to judge."""
+        return False
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """One verdict about the whole episode, or none."""

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from turngate.errors import ConfigError
 from turngate.rewards.parts import Facts, Reward, Span, Verdict
+from turngate.types import SUCCESS_SLACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,8 @@ class Formula(Reward):
     allows it. ``grade`` returns None where nothing can be measured.
 
     An environment that would rather not record gold answers can compute the verdict itself and record it under the name
-    of the type ("token_f1"); then that counts. Raises ValueError for evidence of another form.
+    of the type ("token_f1"); then that counts, for an outcome beside the fact that it is ``decided_by``. Raises
+    ValueError for evidence of another form.
     """
 
     grade: ClassVar[Callable[..., float | None]]
@@ -40,11 +42,35 @@ class Formula(Reward):
     """Whether the only verdicts are 0 and 1."""
     published: ClassVar[Span | None] = None
     """The range of the published form, ``faithful``, where it is wider than that of the default."""
+    decided_by: ClassVar[str] = ""
+    """Name of the argument that says whether the task is solved, true or 1; empty: the verdict says it."""
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The verdict itself, and what it is computed from."""
         return (self.type, *_arguments(type(self)))
+
+    @property
+    def sources(self) -> tuple[tuple[str, ...], ...]:
+        """The verdict itself, and for an outcome what decides it; or the arguments without a default."""
+        needed = (name for name, argument in _arguments(type(self)).items() if not argument.optional)
+        decides = (self.decided_by,) if self.decided_by and self.kind == "outcome" else ()
+        return (self.type, *decides), tuple(needed)
+
+    @property
+    def best(self) -> float | None:
+        """The best verdict of the formula, also where ``high`` is set above it."""
+        if self.attainable is not None or self.weight < 0 or super().best is None:
+            return super().best
+        wider = self.published is not None and getattr(self, "faithful", False)
+        return self.published[1] if wider and self.published else float(type(self).model_fields["high"].default)
+
+    def solved(self, facts: Facts, overall: float) -> bool | None:
+        """Whether what decides is 1, where it is named; else as the verdict says."""
+        if not self.decided_by:
+            return super().solved(facts, overall)
+        decided = facts.verdicts(self.decided_by)
+        return bool(decided[-1][1] >= 1.0 - SUCCESS_SLACK) if decided else None
 
     @property
     def attainable(self) -> tuple[float, ...] | None:

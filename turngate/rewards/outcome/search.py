@@ -7,7 +7,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -205,6 +205,11 @@ class StepSearch(Reward):
         """The verdicts, or the texts that they are computed from."""
         return (self.type, "retrieved", "gold_documents")
 
+    @property
+    def sources(self) -> tuple[tuple[str, ...], ...]:
+        """The verdicts, or both kinds of texts."""
+        return (self.type,), ("retrieved", "gold_documents")
+
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""
         super().model_post_init(context)
@@ -237,8 +242,8 @@ class StepSearch(Reward):
 class StepSearchAnswer(Formula):
     """Words shared with the ``gold`` answer plus how well the queries hit its keywords, by ``stepsearch_answer``.
 
-    ``key_score`` lies in [0, 1]. ``well_formed`` says whether there is an answer and nothing after it, and may be left
-    out; its steps then belong behind a gate, {type = "requires", evidence = "well_formed", on = …}.
+    ``key_score`` lies in [0, 1]. ``answer_well_formed`` says whether there is an answer and nothing after it, and may
+    be left out; its steps then belong behind a gate, {type = "requires", evidence = "answer_well_formed", on = …}.
     """
 
     type: Literal["step_search_answer"] = "step_search_answer"
@@ -253,10 +258,19 @@ class StepSearchAnswer(Formula):
         super().model_post_init(context)
         self._needs_range(-1.0, 1.0 + self.key_weight)
 
-    def grade(self, answer: str | None, gold: Aliases, key_score: float, well_formed: bool = True) -> float | None:
+    def solved(self, facts: Facts, overall: float) -> bool | None:
+        """Whether the answer has the words of the gold one and no others, whatever the queries hit."""
+        given = next((given for _, given in self._cases(facts)), None)
+        if given is None or not given.get("answer_well_formed", True):
+            return super().solved(facts, overall)
+        return token_f1(given["answer"] or "", given["gold"]) == 1.0
+
+    def grade(
+        self, answer: str | None, gold: Aliases, key_score: float, answer_well_formed: bool = True
+    ) -> float | None:
         """The verdict by ``stepsearch_answer``."""
         return stepsearch_answer(
-            token_f1(answer or "", gold), key_score, well_formed=well_formed, key_weight=self.key_weight
+            token_f1(answer or "", gold), key_score, well_formed=answer_well_formed, key_weight=self.key_weight
         )
 
 
@@ -271,6 +285,11 @@ class RetrievalRelevance(Formula):
     faithful: bool = False
     """Whether to use the published form, in which a judge that is fooled twice still pays for retrieving nothing."""
 
+    @property
+    def sources(self) -> tuple[tuple[str, ...], ...]:
+        """The verdict itself, or what the judge said: without it only a turn that retrieved nothing has a verdict."""
+        return (self.type,), ("n_documents", "relevance")
+
     def grade(self, n_documents: int, relevance: float | None = None, weighted: float | None = None) -> float | None:
         """The verdict by ``retrieval_relevance``."""
         return retrieval_relevance(relevance, n_documents, weighted=weighted, faithful=self.faithful)
@@ -280,10 +299,11 @@ class CitedAnswer(Formula):
     """Whether the answer was ``correct`` (0 to 1), and, mostly if it was, whether the right chunks were cited.
 
     ``cited`` lists the ids that the agent cited, ``gold_chunks`` those that it should have. By ``evidence_reward`` of
-    ``citation_overlap``: 0 to 2.
+    ``citation_overlap``: 0 to 2. A right answer is a success whatever was cited.
     """
 
     type: Literal["cited_answer"] = "cited_answer"
+    decided_by: ClassVar[str] = "correct"
     kind: Kind = "outcome"
     high: float = 2.0
     ungated: float = 0.1

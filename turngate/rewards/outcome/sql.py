@@ -222,9 +222,10 @@ class TagFormat(Formula):
 
 
 class ExecutionMatch(Formula):
-    """Whether the ``rows`` of the submitted query are the ``gold_rows``, by ``execution_match``; no rows if it failed.
+    """Whether the ``rows`` of the submitted query are the ``gold_rows``, by ``execution_match``.
 
-    ``ordered`` says whether the question asks for an order, and may be left out.
+    ``rows`` is false where the query failed or none was submitted. ``ordered`` says whether the question asks for an
+    order, and may be left out.
     """
 
     type: Literal["execution_match"] = "execution_match"
@@ -234,18 +235,23 @@ class ExecutionMatch(Formula):
     """Whether to compare sets of rows as BIRD does: repetitions and order are ignored, and two empty results are
     equal."""
 
-    def grade(self, rows: list[Row], gold_rows: list[Row], ordered: bool = False) -> float | None:
+    def grade(self, rows: list[Row] | Literal[False], gold_rows: list[Row], ordered: bool = False) -> float | None:
         """The verdict by ``execution_match``."""
-        return execution_match(rows, gold_rows, ordered=ordered, faithful=self.faithful)
+        return execution_match(_ran(rows), gold_rows, ordered=ordered, faithful=self.faithful)
 
 
 class ResultF1(Formula):
-    """How much the ``rows`` of the submitted query overlap with ``gold_rows``, by ``result_f1``."""
+    """How much the ``rows`` of the submitted query overlap with ``gold_rows``, by ``result_f1``; ``rows`` false: 0."""
 
     type: Literal["result_f1"] = "result_f1"
     faithful: bool = False
     """Whether to use BIRD's soft F1, which compares row by row and can be inflated."""
 
-    def grade(self, rows: list[Row], gold_rows: list[Row]) -> float | None:
+    def grade(self, rows: list[Row] | Literal[False], gold_rows: list[Row]) -> float | None:
         """The verdict by ``result_f1``."""
-        return result_f1(rows, gold_rows, faithful=self.faithful)
+        return result_f1(_ran(rows), gold_rows, faithful=self.faithful)
+
+
+def _ran(rows: list[Row] | Literal[False]) -> list[Row] | None:
+    """The rows of a query that ran; None: it failed."""
+    return None if rows is False else rows

@@ -22,7 +22,7 @@ from turngate.tools.notations.base import Notation, Reading, Unreadable, Written
 from turngate.types import ToolCall
 
 BEGIN, END = "<tool_call>", "</tool_call>"
-_BEGINS = re.compile(r"(?:<tool_call>\s*)?<function=([^>\n]*)>")
+_BEGINS = re.compile(r"(?:<tool_call>\s*)?<function=([^<>\n]*)>")
 _PARAMETER = re.compile(
     r"\s*<parameter=([^>\n]*)>\n?(.*?)\n?</parameter>(?=\s*(?:<parameter=|</function>|\Z))", re.DOTALL
 )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import numpy as np
 from pydantic import Field
 
-from turngate.agents.chat import Chat
+from turngate.agents.chat import Chat, Schema
 from turngate.agents.forced import Entry, Forced
 from turngate.agents.rollout import Player
 from turngate.examine.base import Likelihoods
 from turngate.parts import Part
-from turngate.trainer.aside.preference import Preference
+from turngate.trainer.aside.preference import Contrast
 from turngate.trainer.guidance.base import Helpers, Need
 from turngate.trainer.guidance.results import solved
 from turngate.types import (
@@ -37,12 +37,16 @@ class AsideRow:
     """One text to learn from: ``ids`` int32[L], and which of them are ``trained``, bool[L], never the first.
 
     ``teacher``, float32[L]: a teacher's log-probabilities of the trained tokens, which the policy's are drawn to; None:
-    the tokens themselves are imitated.
+    the tokens themselves are imitated. Where whole episodes are compared, ``turn`` is the turn of each token, int32[L],
+    ``value`` what the loss is told of the episode, and ``weight`` a factor of its own.
     """
 
     ids: IntArray
     trained: BoolArray
     teacher: FloatArray | None = None
+    turn: IntArray | None = None
+    value: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +54,15 @@ class AsideRows:
     """What one aside wants to be learned in a step; either all rows have a teacher or none.
 
     ``weight`` times the mean over their trained tokens is added to the loss of the step. With ``lr_factor`` they get an
-    update of their own instead, at this multiple of the learning rate. With ``preference`` they are pairs, the
-    preferred row before the rejected one, whose ``teacher`` is the reference, and the mean is over the pairs.
+    update of their own instead, at this multiple of the learning rate. With ``contrast`` they are whole episodes, the
+    preferred one of a pair before the other, whose ``teacher`` is the reference, and the mean is over pairs or
+    episodes.
     """
 
     rows: Sequence[AsideRow]
     weight: float = 1.0
     lr_factor: float | None = None
-    preference: Preference | None = None
+    contrast: Contrast | None = None
 
 
 class AsideSource(ABC):
@@ -70,6 +75,9 @@ class AsideSource(ABC):
     def metrics(self) -> Metrics:
         """Further metrics, without the prefix ``aside/TYPE_``."""
         return {}
+
+    def conclude(self) -> None:  # noqa: B027
+        """Raise RunError at the end of a run in which it never had what it is for."""
 
 
 class Play(Protocol):
@@ -86,7 +94,9 @@ class Play(Protocol):
 class AsideMeans:
     """What a run gives an aside: what environments say about their tasks, a way to play them, and teachers.
 
-    ``read``: the action that the environment of a task reads in a text. ``player``: the running policy. ``teacher``
+    ``read``: the action that the environment of a task reads in a text. ``achieved``: the task that actions solved
+    instead, if its environment can say so (see ``envs.tasks.Relabels``). ``tools``: those that its environment lists.
+    ``player``: the running policy. ``teacher``
     opens a frozen model, by the name of a folder or on the hub, or "start" for the model that training began from.
     Everything random must derive from ``seed``.
     """
@@ -97,6 +107,8 @@ class AsideMeans:
     read: Callable[[Task, str], Action]
     player: Player
     seed: int
+    achieved: Callable[[Task, Sequence[Action]], Task | None] = field(default=lambda task, actions: None)
+    tools: Callable[[Task], Sequence[Schema]] = field(default=lambda task: ())
 
     @property
     def chat(self) -> Chat:
@@ -111,6 +123,8 @@ class AsidePart(Part):
     noun: ClassVar[str] = "aside"
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What every environment of the run must have for it: hints, solutions."""
+    plays: ClassVar[bool] = True
+    """Whether its source may play or ask the policy, which then has the weights of every step."""
 
     @property
     def teachers(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.agents.forced import Forced
+from turngate.agents.given import Given, given_again
 from turngate.trainer.aside.base import ORACLE, AsideMeans, AsideRow, AsideRows, AsideSource, WeighedAside
 from turngate.trainer.guidance.base import Need
 from turngate.trainer.guidance.results import solved, success_rate, unguided
@@ -28,7 +29,11 @@ class Interventions(WeighedAside):
     correction is kept only if more of the former succeed. A correction with more than twice the tokens of the episode's
     median turn is dropped. Errors in turns 0, 1, [2], …: turns 0, 1 and the corrected 2 are trained.
 
-    Source: InT, https://arxiv.org/abs/2601.14209, which has the policy find its own error with a reference at hand.
+    Source: InT, https://arxiv.org/abs/2601.14209.
+
+    Left out of the paper: the order, in which all of the imitation comes first and reinforcement learning after it
+    (here both are in one update), and the policy as its own corrector, which finds its error and proposes another step
+    with a reference at hand. Here the oracle's solution says both.
     """
 
     type: Literal["interventions"] = "interventions"
@@ -39,7 +44,6 @@ class Interventions(WeighedAside):
     """Whether the policy's own turns before the error are imitated too, or only the correction."""
 
     def open(self, means: AsideMeans) -> AsideSource:
-        """See ``Corrections``."""
         return Corrections(self, means)
 
 
@@ -60,7 +64,6 @@ class Corrections(AsideSource):
         self._found = self._helped = 0
 
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
-        """See ``Interventions``."""
         seed = derive_seed(self._means.seed, "interventions", step)
         failed = {group.task.id: one for group in groups if (one := first_failed(group)) is not None}
         known = {task: self._means.helpers.solutions(one.task) for task, one in failed.items()}
@@ -99,8 +102,8 @@ class Corrections(AsideSource):
         ]
 
     @staticmethod
-    def _prefix(one: Intervention, text: str) -> Forced:
-        turns = (*(turn.completion.text for turn in one.trajectory.turns[: one.at]), text)
+    def _prefix(one: Intervention, then: Given) -> Forced:
+        turns = (*map(given_again, one.trajectory.turns[: one.at]), then)
         own = Guidance(kind="intervention", level=len(turns), text="", source="self")
         return Forced(turns=turns, guidance=own, seed=one.trajectory.seed)
 
@@ -143,5 +146,5 @@ def corrected(failed: Trajectory, shown: ScoredGroup, solutions: Sequence[Sequen
     return Intervention(trajectory=failed, at=at, text=solutions[best][at])
 
 
-def _said(one: Intervention) -> str:
-    return one.trajectory.turns[one.at].completion.text
+def _said(one: Intervention) -> Given:
+    return given_again(one.trajectory.turns[one.at])

@@ -19,7 +19,9 @@ class Kdrl(AsidePart):
 
     Adds ``β·mean ½(log π − log π_T)²`` over the tokens that the policy wrote in them, to the loss. On such tokens the
     gradient is that of KL(π ‖ π_T). The teacher reads the same context, observations included, so it needs the same
-    tokenizer. β falls along a line. Source: KDRL, https://arxiv.org/abs/2506.02208, from a review of it: β from 5e-3 to
+    tokenizer. Both are at the sampler's temperature and over the whole vocabulary, so a teacher that equals the policy
+    does not pull; tokens that were sampled with top-p, top-k or a hint that is left out are not weighed by a ratio. β
+    falls along a line. Source: KDRL, https://arxiv.org/abs/2506.02208, from a review of it: β from 5e-3 to
     1e-3, and no teacher where the answer was right.
     """
 
@@ -41,7 +43,6 @@ class Kdrl(AsidePart):
         return (self.teacher,)
 
     def open(self, means: AsideMeans) -> AsideSource:
-        """See ``TeacherRows``."""
         return TeacherRows(self, means)
 
     def weight_at(self, step: int) -> float:
@@ -57,7 +58,6 @@ class TeacherRows(AsideSource):
         self._part, self._likelihoods = part, means.teacher(part.teacher)
 
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
-        """See ``Kdrl``."""
         failed = [without_hint(one) for one in self._failed(groups)]
         pairs = [(one.ids(), own) for one in failed if (own := own_tokens(one)).any()]
         found = self._likelihoods([ids for ids, _ in pairs], [own for _, own in pairs])

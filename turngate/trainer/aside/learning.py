@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from turngate.part_calls import handed, ignored
+from turngate.trainer.aside.answers import ASIDE, metrics_of_source, rows_of
 from turngate.trainer.aside.base import AsideRows, AsideSource
-from turngate.trainer.aside.preference import plain_logprob
 from turngate.trainer.learner import Learner
 from turngate.trainer.loss.tokens import Loss, Memory, Needs, Surveyed, Tokens, needs_of
 from turngate.trainer.pack import split
@@ -44,49 +45,57 @@ class Asides:
     """The asides of a run, by their types."""
 
     sources: Mapping[str, AsideSource] = field(default_factory=dict)
+    n_tokens: int | None = None  # how many different ones the model knows
 
     async def batches(self, groups: Sequence[ScoredGroup], step: int) -> tuple[list[AsideBatch], Metrics]:
         """What is learned beside ``groups``, all that were played in ``step``, and how much of each kind it is."""
         found, metrics = [], Metrics()
         for kind, source in self.sources.items():
-            rows = await source.rows(groups, step)
+            rows = await rows_of(source, groups, step, n_tokens=self.n_tokens)
             some = rows is not None and any(row.trained.any() for row in rows.rows)
             if rows is not None and some:
                 found.append(packed_aside(kind, rows))
             n_tokens = int(np.count_nonzero(found[-1].batch.ce_weight_L)) if some else 0
             own = {"rows": float(len(rows.rows)) if rows and some else 0.0, "tokens": float(n_tokens)}
-            metrics |= {f"aside/{kind}_{name}": value for name, value in (own | source.metrics()).items()}
+            metrics |= {f"aside/{kind}_{name}": value for name, value in (own | metrics_of_source(source)).items()}
         return found, metrics
+
+    def conclude(self) -> None:
+        """Raise RunError, at the end of a run, if one of them never had what it is for."""
+        for source in self.sources.values():
+            handed(ASIDE, source.conclude, take=ignored, must="")
 
 
 def packed_aside(kind: str, aside: AsideRows) -> AsideBatch:
-    """One segment per row, with ``ce_weight_L`` = weight / number of trained tokens, of pairs weight / their number:
-    the loss is ``weight`` times a mean over these rows' own tokens or pairs, whatever else is learned."""
+    """One segment per row, with ``ce_weight_L`` = weight / number of trained tokens, or of pairs or episodes that are
+    compared: the loss is ``weight`` times a mean over these rows' own, whatever else is learned."""
     lengths = [len(row.ids) for row in aside.rows]
     trained_L = np.concatenate([row.trained for row in aside.rows])
     zeros_L = np.zeros(len(trained_L), np.float32)
-    together = 1 if aside.preference is None else 2
-    n_averaged = trained_L.sum() if aside.preference is None else len(lengths) // together
+    together = 1 if aside.contrast is None else aside.contrast.together
+    n_averaged = trained_L.sum() if aside.contrast is None else len(lengths) // together
+    turns = [np.zeros(len(row.ids), np.int32) if row.turn is None else row.turn for row in aside.rows]
+    weight_L = np.repeat([aside.weight * row.weight for row in aside.rows], lengths)
     batch = Batch(
         ids_L=np.concatenate([row.ids for row in aside.rows]).astype(np.int32),
         logprob_L=zeros_L,
-        advantage_L=zeros_L,
+        advantage_L=np.repeat([row.value for row in aside.rows], lengths).astype(np.float32),
         policy_weight_L=zeros_L,
-        ce_weight_L=(aside.weight * trained_L / max(1, n_averaged)).astype(np.float32),
+        ce_weight_L=(weight_L * trained_L / max(1, n_averaged)).astype(np.float32),
         position_L=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
         segment_L=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
-        turn_L=np.zeros(len(trained_L), np.int32),
+        turn_L=np.concatenate(turns).astype(np.int32),
         origin_L=np.zeros(len(trained_L), np.uint8),
     )
     teachers = [row.teacher for row in aside.rows if row.teacher is not None]
     columns = {"reference_L": np.concatenate(teachers).astype(np.float32)} if teachers else {}
-    loss = aside.preference or (TowardsTeacher() if teachers else towards_text)
+    loss = aside.contrast or (TowardsTeacher() if teachers else towards_text)
     return AsideBatch(kind=kind, batch=batch, columns=columns, loss=loss, lr_factor=aside.lr_factor, together=together)
 
 
 def towards_text(tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
     """Cross-entropy: ``−Σ ce_weight·log π``, over the whole vocabulary."""
-    return -(tokens.ce_weight * plain_logprob(tokens)).sum(), {}
+    return -(tokens.ce_weight * tokens.whole_logprob).sum(), {}
 
 
 class TowardsTeacher:
@@ -97,7 +106,7 @@ class TowardsTeacher:
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
         """See the class."""
-        apart = plain_logprob(tokens) - tokens.required("reference_logprob", "a teacher's loss")
+        apart = tokens.whole_logprob - tokens.required("reference_logprob", "a teacher's loss")
         return 0.5 * (tokens.ce_weight * apart**2).sum(), {}
 
 

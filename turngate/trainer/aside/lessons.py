@@ -33,7 +33,6 @@ class Lessons(WeighedAside):
             raise ValueError(f"aside 'lessons' has no effect: guide '{guide}' writes no lessons; 'mel' does")
 
     def open(self, means: AsideMeans) -> AsideSource:
-        """See ``LessonRows``."""
         return LessonRows(means.chat, weight=self.weight)
 
 
@@ -44,7 +43,6 @@ class LessonRows(AsideSource):
         self._chat, self._weight = chat, weight
 
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
-        """See ``Lessons``."""
         return AsideRows(rows=[self._row(*one) for one in validated(groups)], weight=self._weight)
 
     def _row(self, shown: str, lesson: str) -> AsideRow:

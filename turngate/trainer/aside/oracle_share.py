@@ -26,7 +26,6 @@ class OracleDemonstrations(WeighedAside):
     """Demonstrations per episode that was played; at least one, at most one for each task of the step."""
 
     def open(self, means: AsideMeans) -> AsideSource:
-        """See ``OracleShare``."""
         return OracleShare(self, means)
 
 
@@ -37,7 +36,6 @@ class OracleShare(AsideSource):
         self._part, self._means = part, means
 
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
-        """See ``OracleDemonstrations``."""
         seed = derive_seed(self._means.seed, "demonstrations", step)
         n = max(1, round(self._part.share * sum(len(group.trajectories) for group in groups)))
         chosen = np.random.default_rng(seed).permutation(len(groups))[:n]

@@ -41,7 +41,6 @@ class Relift(AsidePart):
     """Learning rate of that update, as a multiple of learner.lr."""
 
     def open(self, means: AsideMeans) -> AsideSource:
-        """See ``ReliftBuffer``."""
         return ReliftBuffer(self, means)
 
 
@@ -59,7 +58,6 @@ class ReliftBuffer(AsideSource):
         self._waiting: list[_Waiting] = []
 
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
-        """See ``Relift``."""
         known = {one["task"] for one in self._waiting}
         failed = [group.task for group in groups if all_failed(group) and group.task.id not in known]
         for one in await demonstrated(self._means, failed, seed=derive_seed(self._means.seed, "relift", step)):
@@ -81,5 +79,4 @@ class ReliftBuffer(AsideSource):
         return {"waiting": cast(JSON, self._waiting)}
 
     def load(self, state: JSON) -> None:
-        """See ``Remembering``."""
         self._waiting = list(cast(Mapping[str, Sequence[_Waiting]], state)["waiting"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,25 +13,15 @@ from pydantic import Field
 from turngate.agents.chat import Chat, n_shared
 from turngate.judging import JudgePart
 from turngate.judging.speaker import Ask, Reply, Speaker
-from turngate.rewards.judge import Fault, FaultKind
+from turngate.rewards.judge import Fault, FaultKind, read_object
 from turngate.trainer.aside.base import AsideMeans, AsideRow, AsideRows, AsideSource, WeighedAside
-from turngate.types import Metrics, ScoredGroup, Trajectory, derive_seed
+from turngate.trainer.guidance.transcripts import prompt_of
+from turngate.types import Metrics, ScoredGroup, Trajectory, derive_seed, storable
 
-_PROMPT = """An agent works on a task, one action at a time. Before each action it writes down a thought.
-
-Task: {task}
-
-What it sees now:
-{seen}
-
-Its thought:
-{thought}
-
-Its action, which stays as it is:
-{action}
-
-Is the thought right: does it describe the situation correctly, and is it a reason for this action? Answer with JSON
-alone: {{"right": true}}, or {{"right": false, "thought": "the thought that it should have had before this action"}}."""
+_HEAD = "An agent works on a task, one action at a time. Before each action it writes down a thought."
+_ASK = """Is the thought right: does it describe the situation correctly, and is it a reason for this action, which
+stays as it is? Answer with JSON alone: {"right": true}, or {"right": false, "thought": "the thought that it should have
+had before this action"}."""
 
 
 class Gtr(WeighedAside):
@@ -45,6 +34,9 @@ class Gtr(WeighedAside):
 
     Source: GTR, https://arxiv.org/abs/2503.08525, and its code. It also weighs thoughts by 0.5 in the policy's ratio:
     set loss.objective to "gtr" for that.
+
+    Left out of the paper: imitating the corrections of all steps so far (DAgger; here those of the step alone, as in
+    its code), the reward for a turn in the right format, and ending episodes early that can no longer succeed.
     """
 
     type: Literal["gtr"] = "gtr"
@@ -55,7 +47,6 @@ class Gtr(WeighedAside):
     """Most turns of a step about which it is asked; they are drawn at random among those with a thought."""
 
     def open(self, means: AsideMeans) -> AsideSource:
-        """See ``CorrectedThoughts``."""
         return CorrectedThoughts(self, means)
 
 
@@ -66,13 +57,18 @@ class ThoughtTurn:
     trajectory: Trajectory
     turn: int
 
-    @property
-    def prompt(self) -> str:
-        """What the corrector is asked."""
+    def prompt(self, limit: int) -> str:
+        """What the corrector is asked: the words of agent and environment as data, in which no reply can stand, each of
+        at most ``limit`` characters."""
         turn = self.trajectory.turns[self.turn]
         said, thought = turn.completion.text, turn.action.thought
-        task, seen = self.trajectory.task.prompt, turn.observation.text
-        return _PROMPT.format(task=task, seen=seen, thought=thought, action=said.replace(thought, "", 1).strip())
+        pieces = [
+            ("task", self.trajectory.task.prompt),
+            ("what it sees now", turn.observation.text),
+            ("its thought", thought),
+            ("its action", said.replace(thought, "", 1).strip()),
+        ]
+        return prompt_of(_HEAD, pieces, _ASK, limit=limit)
 
 
 class CorrectedThoughts(AsideSource):
@@ -84,7 +80,6 @@ class CorrectedThoughts(AsideSource):
         self._counts = dict.fromkeys(("asked", "right", "faults", "other_action"), 0.0)
 
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
-        """See ``Gtr``."""
         seed = derive_seed(self._means.seed, "gtr", step)
         turns = thought_turns(groups)
         chosen = np.random.default_rng(seed).permutation(len(turns))[: self._part.turns]
@@ -124,7 +119,7 @@ class CorrectedThoughts(AsideSource):
         for attempt in range(corrector.attempts):
             ask = Ask(
                 name=f"gtr {turn.trajectory.id} {turn.turn}/{attempt}",
-                prompt=turn.prompt,
+                prompt=turn.prompt(corrector.limit),
                 seed=derive_seed(seed, attempt),
                 max_tokens=corrector.max_tokens,
                 temperature=corrector.temperature if not attempt else corrector.vote_temperature,
@@ -167,14 +162,11 @@ def thought_turns(groups: Sequence[ScoredGroup]) -> list[ThoughtTurn]:
 
 def read_correction(text: str) -> str | None:
     """The corrected thought in a reply; "" = the thought was right, None = the reply cannot be read."""
-    try:
-        data = json.loads(text[text.find("{") : text.rfind("}") + 1])
-    except json.JSONDecodeError:
-        return None
-    if not isinstance(data, dict) or not isinstance(data.get("right"), bool):
+    data = read_object(text)
+    if isinstance(data, Fault) or not isinstance(data.get("right"), bool):
         return None
     thought = "" if data["right"] else data.get("thought")
-    return thought.strip() if isinstance(thought, str) and (data["right"] or thought.strip()) else None
+    return storable(thought.strip()) if isinstance(thought, str) and (data["right"] or thought.strip()) else None
 
 
 def thought_tokens(chat: Chat, before: str, thought: str, after: str) -> tuple[np.ndarray, np.ndarray]:

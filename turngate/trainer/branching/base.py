@@ -25,6 +25,10 @@ class BranchingPart(Part):
     """What it measures for the columns value_N and count_N; None = it measures no values."""
     shares: ClassVar[bool] = True
     """Whether its branches share turns with other episodes."""
+    least_turns: ClassVar[int] = 2
+    """Turns that the episodes of an environment must be able to have, so that it has an effect."""
+    roots: ClassVar[str] = ""
+    """The setting that says how many trees a task begins with; "" = always several."""
 
     @property
     def fills(self) -> frozenset[str]:

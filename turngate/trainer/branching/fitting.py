@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from turngate.trainer.branching.base import BranchingPart
-
-SHARES_OUT = frozenset({"lambda_grpo", "lambda_grpo_tokens"})
-"""Rules that divide the credit of a shared turn among the siblings, which branched rollouts do already."""
 
 
 def fills_values(data: Mapping[str, object]) -> bool:
@@ -19,12 +16,21 @@ def fills_values(data: Mapping[str, object]) -> bool:
 
 
 def check_branching(
-    part: BranchingPart, group_size: int, credit: str, reads: frozenset[str], *, critic: bool, guide: str, retries: bool
+    part: BranchingPart,
+    group_size: int,
+    credit: str,
+    reads: frozenset[str],
+    *,
+    critic: bool,
+    guide: str,
+    retries: bool,
+    learns_from_one_tree: Callable[[], bool],
 ) -> None:
     """Raise ValueError if ``part`` cannot be used in a run with these settings.
 
     ``reads``: the columns that the rule ``credit`` reads; ``critic``: the run has one; ``retries``: its ``guide`` tries
-    again from the midst of episodes.
+    again from the midst of episodes; ``learns_from_one_tree``: whether the rule gives credit to a first turn that all
+    siblings share (see ``CreditRule.learns_from_one_tree``).
     """
     name = part.type
     if part.fills and retries:
@@ -34,10 +40,11 @@ def check_branching(
             "measures no values, such as tree_grpo"
         )
     part.check(group_size)
-    if credit in SHARES_OUT:
+    if part.roots and getattr(part, part.roots) < 2 and not learns_from_one_tree():
         raise ValueError(
-            f"credit '{credit}' divides the credit of shared turns, but with [branching] the loss counts each of them "
-            "once already; use grpo"
+            f"branching '{name}' with {part.roots} = 1 grows one tree, and credit '{credit}' compares siblings: a "
+            f"first turn that all of them share would teach nothing. Set branching.{part.roots} to 2 or more, or use a "
+            "rule that needs no siblings, such as returns with baseline = 'none', or turn_gae"
         )
     if part.fills and critic:
         raise ValueError(f"value_N would be measured twice, by a critic and by branching '{name}'; leave [value] out")

@@ -38,7 +38,6 @@ class TreeRpoBranching(BranchingPart):
     """Continuations of each turn (N); train.group_size = N^D fills D turns."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         _check_levels(group_size, "children", self.children)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
@@ -58,7 +57,6 @@ class PorToolBranching(BranchingPart):
     """Most continuations of a turn (f)."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         _check_levels(group_size, "forks", self.forks)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:

@@ -13,6 +13,9 @@ from turngate.agents.tree_rollout import Forest
 from turngate.trainer.branching.base import BranchingPart, check_parts
 from turngate.types import Trajectory
 
+AGAIN = "Above is your last attempt. Try the task again from the start, and do better."
+"""What the policy is told before a further attempt, unless the note says otherwise."""
+
 
 class RiseBranching(BranchingPart):
     """RISE: each episode is followed by improved attempts at the same task, which are shown the attempt before.
@@ -20,17 +23,21 @@ class RiseBranching(BranchingPart):
     A new attempt begins in a fresh environment. Its context is the whole earlier attempt, which is not trained again
     there, the note, and the first observation. Where two attempts do not fit into policy.context, a new first attempt
     is played instead. Source: RISE (https://arxiv.org/abs/2407.18219).
+
+    Left out of the paper: how it learns, which is to imitate the best of several attempts, or a teacher's, at every
+    state that was visited, weighted by reward, and to repeat that over iterations. Here attempts are learned from by
+    the credit rule, as other episodes are; stages with credit = "rise" and the aside "rise_teacher" do the rest.
     """
 
     type: Literal["rise"] = "rise"
     shares: ClassVar[bool] = False
+    least_turns: ClassVar[int] = 1
     attempts: int = Field(2, ge=2)
     """Attempts in a row; train.group_size must be a multiple of it."""
-    note: str = Field("Above is your last attempt. Try the task again from the start, and do better.", min_length=1)
+    note: str = Field(AGAIN, min_length=1)
     """What the policy is told before a further attempt."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         if group_size % self.attempts:
             raise ValueError(
                 f"branching.attempts = {self.attempts} does not divide train.group_size {group_size}; change one"

@@ -9,7 +9,7 @@ brought back to the beginning of a turn only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -45,6 +45,7 @@ class ArpoBranching(BranchingPart):
     """
 
     type: Literal["arpo"] = "arpo"
+    roots: ClassVar[str] = "chains"
     chains: int = Field(4, ge=1)
     """Episodes that are played from the first turn on; the paper takes half of the group."""
     alpha: float = Field(0.5, ge=0, le=1)
@@ -55,7 +56,6 @@ class ArpoBranching(BranchingPart):
     """Continuations of a turn that branches, its own included."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         check_parts(f"chains = {self.chains}", group_size, self.chains)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
@@ -82,13 +82,13 @@ class EpTreeBranching(BranchingPart):
     """
 
     type: Literal["eptree"] = "eptree"
+    roots: ClassVar[str] = "chains"
     chains: int = Field(2, ge=1)
     """Episodes that are played from the first turn on (M)."""
     rounds: int = Field(1, ge=1)
     """Rounds of expansion (L)."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         check_parts(f"chains = {self.chains} and rounds = {self.rounds}", group_size, self.chains, self.rounds)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
@@ -109,13 +109,13 @@ class CureBranching(BranchingPart):
     """
 
     type: Literal["cure"] = "cure"
+    roots: ClassVar[str] = "chains"
     chains: int = Field(2, ge=1)
     """Episodes that are played from the first turn on."""
     top: int = Field(3, ge=1)
     """How many of the most surprising turns of a chain one is drawn from (q)."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         check_parts(f"chains = {self.chains}", group_size, self.chains, self.chains)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,13 +21,13 @@ class TreeGrpoBranching(BranchingPart):
     """
 
     type: Literal["tree_grpo"] = "tree_grpo"
+    roots: ClassVar[str] = "trees"
     trees: int = Field(2, ge=1)
     """Trees of each task (M). More trees are more independent; fewer share more turns."""
     rounds: int = Field(1, ge=1)
     """Rounds of expansion (L): later rounds can branch off the branches of earlier ones."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         check_parts(
             f"trees = {self.trees} and rounds = {self.rounds}", group_size, self.trees, self.trees * self.rounds
         )

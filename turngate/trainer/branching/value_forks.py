@@ -16,11 +16,11 @@ from turngate.trainer.branching.base import BranchingPart
 class ContinuedChains(BranchingPart):
     """Chains of which every turn is continued several times."""
 
+    least_turns: ClassVar[int] = 1
     continuations: int = Field(2, ge=1)
     """Continuations of each turn (n); a chain of K turns takes 1 + n·K leaves of train.group_size."""
 
     def check(self, group_size: int) -> None:
-        """See ``BranchingPart``."""
         if group_size < 2 + self.continuations:
             raise ValueError(
                 f"branching.continuations = {self.continuations} needs train.group_size of at least "
@@ -46,7 +46,9 @@ class McValuesBranching(ContinuedChains):
 
     With them a rule that reads values, such as turn_gae, needs no critic. The first turn is continued too. Where leaves
     are left over another chain begins; the last one may have fewer continuations. See ``continuation_values``. Source:
-    VinePO (https://arxiv.org/abs/2410.01679), where the continuations are not trained on.
+    VinePO (https://arxiv.org/abs/2410.01679), where the continuations are not trained on. The value of a state is the
+    mean over its c continuations, that of the turn itself included, so a turn keeps (c − 1)/c of its policy gradient
+    under turn_gae at λ = 1, and one without further continuations (c = 1) nothing.
     """
 
     type: Literal["mc_values"] = "mc_values"
@@ -59,6 +61,9 @@ class ProverBranching(ContinuedChains):
     ``r_t = V^μ(s_{t+1}) − V^μ(s_t)`` for the prover μ. With credit = {type = "progress", read = "value",
     prover_k = K} μ is the best of K tries of the policy, ``V^μ = 1 − (1 − V)^K``. Source:
     https://arxiv.org/abs/2410.08146 (K = 4).
+
+    Left out of the paper: a prover that is another policy, a verifier that is trained to predict the progress, and
+    continuations that are only measured. Here they are episodes of the policy, which are trained on as well.
     """
 
     type: Literal["prover"] = "prover"

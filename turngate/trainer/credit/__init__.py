@@ -19,6 +19,7 @@ from turngate.trainer.credit.gigpo import gigpo, gigpo_terms
 from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.credit.hero import hero
 from turngate.trainer.credit.igpo import igpo
+from turngate.trainer.credit.imitation_weights import a_lol, awr, bfs_prover, imitate, rise, top_scored
 from turngate.trainer.credit.implicit import istar, prime
 from turngate.trainer.credit.lambda_grpo import lambda_grpo
 from turngate.trainer.credit.maxrl import maxrl
@@ -68,6 +69,8 @@ _RULES: tuple[Callable[..., FloatArray], ...] = (
     ppr, clip, delta, progress, spae,
     # trees
     lambda_grpo, portool, tree_rpo, tree_grpo, tree_rl, tempo, arpo,
+    # weights of imitation
+    imitate, awr, a_lol, rise, bfs_prover, top_scored,
 )  # fmt: skip
 CREDITS = {rule.__name__: rule for rule in _RULES}
 
@@ -90,7 +93,10 @@ __all__ = [
     "CREDIT_TERMS",
     "TOKEN_CREDITS",
     "VALUE_TARGETS",
+    "a_lol",
     "arpo",
+    "awr",
+    "bfs_prover",
     "bilevel_gae",
     "canon",
     "capo",
@@ -103,6 +109,7 @@ __all__ = [
     "grpo",
     "hero",
     "igpo",
+    "imitate",
     "istar",
     "lambda_grpo",
     "lambda_grpo_tokens",
@@ -124,6 +131,7 @@ __all__ = [
     "reinforce_plus_plus_baseline",
     "reinforce_plus_plus_tokens",
     "returns",
+    "rise",
     "riskpo",
     "rl_zvp",
     "rl_zvp_tokens",
@@ -135,6 +143,7 @@ __all__ = [
     "step_grpo",
     "tempo",
     "token_gae",
+    "top_scored",
     "tree_grpo",
     "tree_rl",
     "tree_rpo",

@@ -1,7 +1,8 @@
 """Shared by rules that read something beside payments: sums along a trajectory, and baselines of siblings.
 
 NaN means that a turn was not measured. Such a turn is left out of every mean, std and sum, and never counts as 0. A
-trajectory without siblings cannot be compared, so every rule gives it 0.
+trajectory without siblings cannot be compared, so every rule gives it 0. Where siblings branched off each other, those
+that share a turn are no siblings of each other at it (see ``siblings``).
 """
 
 from typing import Literal, TypeAlias
@@ -21,6 +22,7 @@ from turngate.trainer.credit.cohorts import (
 )
 from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.scans import goes_on, scan_back
+from turngate.trainer.credit.siblings import siblings
 from turngate.types import BoolArray, FloatArray, IntArray, TurnTable
 
 OutcomeSource: TypeAlias = Literal["earned", "settled"]
@@ -116,11 +118,31 @@ def z_among_siblings(
 
 
 def beyond_siblings(values_B: Float64Array, table: TurnTable) -> Float64Array:
-    """Each trajectory minus the mean of its siblings, 0 where there is none: float64[B]."""
-    groups = group(values_B, table.cohort_B)
-    factor_G = groups.count_G / np.maximum(groups.count_G - 1, 1)
-    advantage_B: Float64Array = groups.centred_M * factor_G[table.cohort_B]
-    return advantage_B
+    """For each turn, its trajectory minus the mean of its siblings, 0 where there is none: float64[N]."""
+    compared = siblings(table)
+    groups = compared.group(values_B)
+    factor_G = groups.weight_G / np.maximum(groups.weight_G - 1, 1)
+    advantage_M: Float64Array = groups.centred_M * factor_G[groups.group_M]
+    return advantage_M[compared.own_N]
+
+
+def z_beyond_siblings(
+    values_B: Float64Array,
+    table: TurnTable,
+    *,
+    eps: float,
+    ddof: int = 1,
+    min_std: float = 0.0,
+    std: bool = True,
+) -> Float64Array:
+    """For each turn, ``(x − mean) / (max(std, min_std) + eps)`` of its trajectory among its siblings: float64[N].
+
+    ``std=False`` leaves the division out.
+    """
+    compared = siblings(table)
+    groups = compared.group(values_B)
+    z_M = groups.z_M(eps=eps, ddof=ddof, min_std=min_std) if std else groups.centred_M
+    return z_M[compared.own_N]
 
 
 def beyond_start(to_go_N: Float64Array, table: TurnTable, silent_B: Float64Array) -> Float64Array:
@@ -129,8 +151,9 @@ def beyond_start(to_go_N: Float64Array, table: TurnTable, silent_B: Float64Array
     ``to_go_N`` is what each turn's trajectory earns from it on; ``silent_B`` is ``G_0`` of those without any turn.
     """
     start_B = np.where(lengths(table) > 0, to_go_N[np.minimum(first_turns(table), table.n_turns - 1)], silent_B)
-    others_B = group(start_B, table.cohort_B).leave_one_out_mean_M(start_B)
-    return np.where(alone(table), 0.0, to_go_N - others_B[table.traj_N])
+    compared = siblings(table)
+    others_M = compared.group(start_B).leave_one_out_mean_M(start_B[compared.member_M])
+    return np.where(compared.alone_N, 0.0, to_go_N - others_M[compared.own_N])
 
 
 def with_outcome(
@@ -150,14 +173,24 @@ def rate_baseline(step_N: Float64Array, weight_N: Float64Array, table: TurnTable
     With tokens as weights, every token is compared with the siblings' mean per token. A trajectory without weight has
     no rate and counts in no baseline. One that has no sibling with a rate gets 0.
     """
-    weight_B = per_trajectory(weight_N, table)
-    rated = np.flatnonzero(weight_B > 0)
-    rate_M = per_trajectory(step_N, table)[rated] / weight_B[rated]
-    groups = group(rate_M, table.cohort_B[rated])
-    base_B = np.full(table.n_trajectories, np.nan)
-    base_B[rated] = np.where(groups.count_G[groups.group_M] > 1, groups.leave_one_out_mean_M(rate_M), np.nan)
-    sum_N = to_go(step_N - weight_N * np.nan_to_num(base_B)[table.traj_N], table)
-    return np.where(np.isnan(base_B)[table.traj_N], 0.0, sum_N)
+    base_N = mean_rate(per_trajectory(step_N, table), per_trajectory(weight_N, table), table)
+    known_N = np.nan_to_num(base_N)
+    if siblings(table).weight_M is None:  # one b for the whole trajectory
+        sum_N = to_go(step_N - weight_N * known_N, table)
+    else:
+        sum_N = to_go(step_N, table) - known_N * to_go(weight_N, table)
+    return np.where(np.isnan(base_N), 0.0, sum_N)
+
+
+def mean_rate(step_B: Float64Array, weight_B: Float64Array, table: TurnTable) -> Float64Array:
+    """For each turn, the mean of the siblings' ``Σ x / Σ w``: float64[N], NaN where the own or all others have none."""
+    compared = siblings(table)
+    rated_B = weight_B > 0
+    rate_B = np.divide(step_B, weight_B, out=np.zeros(len(step_B)), where=rated_B)
+    groups = compared.group(rate_B, weight=rated_B.astype(np.float64))
+    compared_M = rated_B[compared.member_M] & (groups.count_G[groups.group_M] > 1)
+    base_M = np.where(compared_M, groups.leave_one_out_mean_M(rate_B[compared.member_M]), np.nan)
+    return base_M[compared.own_N]
 
 
 def as_credit(advantage_N: Float64Array) -> FloatArray:

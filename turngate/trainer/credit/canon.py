@@ -3,11 +3,13 @@
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, to_turns, validate
+from turngate.trainer.credit.cohorts import Float64Array, lengths, per_trajectory, validate
 from turngate.trainer.credit.pay_sources import column, tokens
+from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, IntArray, TurnTable
 
 Measure: TypeAlias = Annotated[
@@ -49,13 +51,15 @@ def canon(table: TurnTable, *, by: Measure = "tokens", mu: Mu = 0.5) -> FloatArr
     if by not in ("surprisal", "tokens", "turns") or not 0.0 <= mu <= 1.0:
         raise ConfigError(f"canon needs by 'surprisal', 'tokens' or 'turns' and mu in [0, 1], found '{by}' and {mu}")
     validate(table)
-    x_B = group(table.total_B, table.cohort_B).centred_M
-    low_B = low_half(_measure(table, by), table.cohort_B)
-    from_low_B = x_B - _weighted_mean(x_B, low_B, table.cohort_B)
-    from_high_B = x_B - _weighted_mean(x_B, 1.0 - low_B, table.cohort_B)
-    if_low_B = mu * from_high_B + (1.0 - mu) * from_low_B
-    if_high_B = mu * from_low_B + (1.0 - mu) * from_high_B
-    return to_turns(low_B * if_low_B + (1.0 - low_B) * if_high_B, table)
+    compared = siblings(table)
+    x_M = compared.group(table.total_B).centred_M
+    low_M = low_half(_measure(table, by), table.cohort_B)[compared.member_M]
+    weight_M = np.ones(len(x_M)) if compared.weight_M is None else compared.weight_M
+    from_low_M = x_M - _weighted_mean(x_M, weight_M * low_M, compared.group_M)
+    from_high_M = x_M - _weighted_mean(x_M, weight_M * (1.0 - low_M), compared.group_M)
+    if_low_M = mu * from_high_M + (1.0 - mu) * from_low_M
+    if_high_M = mu * from_low_M + (1.0 - mu) * from_high_M
+    return compared.to_turns(low_M * if_low_M + (1.0 - low_M) * if_high_M)
 
 
 def low_half(measure_B: Float64Array, cohort_B: IntArray) -> Float64Array:
@@ -89,8 +93,8 @@ def _measure(table: TurnTable, by: str) -> Float64Array:
     return mean_B
 
 
-def _weighted_mean(x_B: Float64Array, weight_B: Float64Array, cohort_B: IntArray) -> Float64Array:
-    weight_G = np.bincount(cohort_B, weights=weight_B)
-    total_G = np.bincount(cohort_B, weights=weight_B * x_B)
-    mean_B: Float64Array = (total_G / np.where(weight_G > 0, weight_G, 1.0))[cohort_B]
-    return mean_B
+def _weighted_mean(x_M: Float64Array, weight_M: Float64Array, group_M: npt.NDArray[np.integer]) -> Float64Array:
+    weight_G = np.bincount(group_M, weights=weight_M)
+    total_G = np.bincount(group_M, weights=weight_M * x_M)
+    mean_M: Float64Array = (total_G / np.where(weight_G > 0, weight_G, 1.0))[group_M]
+    return mean_M

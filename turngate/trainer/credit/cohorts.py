@@ -119,8 +119,11 @@ class GroupStatistics:
         return z_M
 
     def leave_one_out_mean_M(self, values_M: Float64Array) -> Float64Array:
-        """Mean of the other members: ``mean − centred / (count − 1)``; for a lone member, its own value."""
-        others_G = np.maximum(self.count_G - 1, 1)
+        """Mean of the other members: ``mean − centred / (weight − 1)``; for a lone member, its own value.
+
+        Weights, if any were given, are how often the others count; a member counts once in its own group.
+        """
+        others_G = np.maximum(self.weight_G - 1, 1)
         mean_M: Float64Array = values_M - self.centred_M - self.centred_M / others_G[self.group_M]
         return mean_M
 

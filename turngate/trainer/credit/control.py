@@ -7,8 +7,10 @@ rewards (tags, entropies, beliefs) stay true too.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, validate
@@ -56,9 +58,9 @@ def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed
 def shuffled_reward(table: TurnTable, seed: int) -> TurnTable:
     """The same table, but every trajectory is paid, at its end, what another one of the batch was paid in total.
 
-    No trajectory keeps its own: totals, outcomes and ``paid/NAME_B`` are exchanged together along one random cycle
-    through all trajectories of the batch, over all tasks, also through those without turns. So the rewards are those of
-    the batch, each exactly once, and credit is computed from them as always.
+    No trajectory keeps its own: totals, outcomes, ``won_B`` and ``paid/NAME_B`` are exchanged together along one random
+    cycle through all trajectories of the batch, over all tasks, also through those without turns. So the rewards are
+    those of the batch, each exactly once, and credit is computed from them as always.
 
     Payments for single turns cannot be exchanged, because the other trajectory has other turns. They are in the total,
     so the same sum is paid, but on the last turn; no turn has a process verdict, and ``settled_B`` is the total. Raises
@@ -68,22 +70,27 @@ def shuffled_reward(table: TurnTable, seed: int) -> TurnTable:
     if table.n_trajectories < 2:
         raise ShapeError("a single trajectory cannot exchange its reward; shuffle a batch of at least two")
     donor_B = _donors(np.arange(table.n_trajectories), table.n_trajectories, derive_seed("shuffled_reward", seed))
-    paid = {name: column_B[donor_B] for name, column_B in table.measured.items() if name.startswith(PAID)}
-    return _paid_at_the_end(table, outcome_B=table.outcome_B[donor_B], total_B=table.total_B[donor_B], paid=paid)
+    results = {
+        name: column_B[donor_B] for name, column_B in table.measured.items() if name.startswith(PAID) or name == "won_B"
+    }
+    return _paid_at_the_end(table, outcome_B=table.outcome_B[donor_B], total_B=table.total_B[donor_B], results=results)
 
 
 def random_reward(table: TurnTable, seed: int) -> TurnTable:
     """The same table, but every trajectory is paid 0 or 1 at random at its end, and nothing else.
 
-    Outcome and ``settled_B`` are the same random number; each ``paid/NAME_B`` is one of its own. Scores and metrics
-    stay true; only what credit sees is random.
+    Outcome, ``won_B`` and ``settled_B`` are the same random number; each ``paid/NAME_B`` is one of its own. Scores and
+    metrics stay true; only what credit sees is random.
     """
     validate(table)
     rng = np.random.default_rng(derive_seed("random_reward", seed))
     outcome_B = rng.integers(2, size=table.n_trajectories).astype(np.float32)
     names = sorted(name for name in table.measured if name.startswith(PAID))
-    paid = {name: rng.integers(2, size=table.n_trajectories).astype(np.float32) for name in names}
-    return _paid_at_the_end(table, outcome_B=outcome_B, total_B=outcome_B.astype(np.float64), paid=paid)
+    results: dict[str, npt.NDArray[Any]] = {
+        name: rng.integers(2, size=table.n_trajectories).astype(np.float32) for name in names
+    }
+    results["won_B"] = outcome_B > 0
+    return _paid_at_the_end(table, outcome_B=outcome_B, total_B=outcome_B.astype(np.float64), results=results)
 
 
 def _donors(members: Int64Array, n: int, seed: int) -> Int64Array:
@@ -95,7 +102,7 @@ def _donors(members: Int64Array, n: int, seed: int) -> Int64Array:
 
 
 def _paid_at_the_end(
-    table: TurnTable, *, outcome_B: FloatArray, total_B: Float64Array, paid: Mapping[str, FloatArray]
+    table: TurnTable, *, outcome_B: FloatArray, total_B: Float64Array, results: Mapping[str, npt.NDArray[Any]]
 ) -> TurnTable:
     """The table with ``total_B`` as the only payment of each trajectory, on its last turn."""
     total_B = total_B.astype(np.float32)
@@ -105,7 +112,7 @@ def _paid_at_the_end(
     process_N = np.full(table.n_turns, np.nan, np.float32)
     measured = {
         **table.measured,
-        **paid,
+        **results,
         "settled_B": total_B,
         "unplaced_B": np.where(lengths(table) > 0, np.float32(0), total_B),
         "process_paid_N": np.zeros(table.n_turns, np.float32),

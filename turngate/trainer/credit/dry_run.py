@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.pay_sources import PAID
-from turngate.types import TurnTable
+from turngate.types import FloatArray, TokenCredit, TurnTable
 
 Column = npt.NDArray[Any]
 TOKENS = 3  # policy tokens of each turn
@@ -71,14 +71,48 @@ def columns_read(
     Raises ShapeError, naming the column, if the rule needs one that is not offered; ConfigError for settings that the
     rule refuses.
     """
-    b, n = siblings, 2 * siblings
-    paid_B = (np.arange(b) == 0).astype(np.float32)
-    named = ("outcome", "process") if components is None else components
-    paid = {f"{PAID}{name}_B": paid_B for name in named}
-    measured = _recorded(b, branching) | paid | {name: _offered(name, b) for name in offered}
-    columns = _RecordingColumns(measured, paid_B if components is None else None)
+    columns = _columns(siblings, offered, components)
+    if not branching:
+        for name in BRANCHES:
+            del columns[name]
+    table = _table(siblings, columns)
+    try:
+        rule(table)
+    except (ShapeError, KeyError) as error:
+        if not columns.lacking or columns.lacking not in str(error):
+            raise
+        raise ShapeError(_refusal(columns.lacking)) from None
+    return frozenset(columns.read)
+
+
+def learns_from_one_tree(
+    rule: Callable[[TurnTable], FloatArray | TokenCredit],
+    offered: Iterable[str] = (),
+    *,
+    siblings: int = 2,
+    components: Iterable[str] | None = None,
+) -> bool:
+    """Whether ``rule`` gives credit to a first turn that all siblings share, summed over them.
+
+    In the table that ``columns_read`` uses, all others branched off the first trajectory after one turn. Raises what
+    the rule raises.
+    """
+    columns = _columns(siblings, offered, components)
+    later_B, first_N = np.arange(siblings) > 0, np.arange(2 * siblings) % 2 == 0
+    columns["parent_B"] = np.where(later_B, 0, -1).astype(np.int32)
+    columns["branch_B"] = later_B.astype(np.int32)
+    for name in ("act_N", "said_N"):
+        columns[name] = np.where(first_N, 0, columns[name])
+    credit = rule(_table(siblings, columns))
+    credit_N = credit.per_turn(2 * siblings) if isinstance(credit, TokenCredit) else credit
+    return bool(abs(credit_N[first_N].sum()) > 1e-4 * max(1.0, np.abs(credit_N).sum()))
+
+
+def _table(b: int, columns: Mapping[str, Column]) -> TurnTable:
+    """One task and ``b`` trajectories of two turns, of which the first succeeds."""
+    n = 2 * b
     first_N = np.arange(n) % 2 == 0
-    table = TurnTable(
+    return TurnTable(
         reward_N=(np.arange(n) == 1).astype(np.float32),
         process_N=np.where(first_N, 1, np.where(np.arange(n) == n - 1, np.nan, 0)).astype(np.float32),
         open_N=np.arange(n) < 2,
@@ -89,13 +123,14 @@ def columns_read(
         cohort_B=np.zeros(b, np.int32),
         measured=columns,
     )
-    try:
-        rule(table)
-    except (ShapeError, KeyError) as error:
-        if not columns.lacking or columns.lacking not in str(error):
-            raise
-        raise ShapeError(_refusal(columns.lacking)) from None
-    return frozenset(columns.read)
+
+
+def _columns(b: int, offered: Iterable[str], components: Iterable[str] | None) -> _RecordingColumns:
+    paid_B = (np.arange(b) == 0).astype(np.float32)
+    named = ("outcome", "process") if components is None else components
+    paid = {f"{PAID}{name}_B": paid_B for name in named}
+    measured = _recorded(b) | paid | {name: _offered(name, b) for name in offered}
+    return _RecordingColumns(measured, paid_B if components is None else None)
 
 
 def _refusal(name: str) -> str:
@@ -114,11 +149,12 @@ def _refusal(name: str) -> str:
     return f"it needs column '{name}', which nothing in this run fills; {advice}"
 
 
-def _recorded(b: int, branching: bool) -> dict[str, Column]:
-    """What ``tabulate`` measures."""
+def _recorded(b: int) -> dict[str, Column]:
+    """What ``tabulate`` measures; the second trajectory branched off the first one."""
     second_B = np.arange(b) == 1
-    branches = {"parent_B": np.where(second_B, 0, -1).astype(np.int32), "branch_B": second_B.astype(np.int32)}
-    return (branches if branching else {}) | {
+    return {
+        "parent_B": np.where(second_B, 0, -1).astype(np.int32),
+        "branch_B": second_B.astype(np.int32),
         "tokens_N": np.full(2 * b, TOKENS, np.int32),
         "surprisal_N": 1 + np.arange(2 * b, dtype=np.float32) % 3,
         "act_N": np.arange(2 * b, dtype=np.int64),

@@ -39,8 +39,9 @@ def gdpo(
     ``A = z_batch(Σ_k w_k z(c_k))``: float32[N], the same for all turns of a trajectory.
 
     ``c_k`` is ``measured["paid/NAME_B"]``, what the component NAME was paid in the episode after all gates, NaN where
-    it had no verdict. ``weights`` names the components that count and their w; left out, all count with w = 1. z is
-    over the cohort and divides by ``std + eps``, so the weights of the rubric do not matter here, only their signs.
+    no sibling had a verdict. ``weights`` names the components that count and their w; left out, all count with w = 1.
+    z is over the cohort and divides by ``std + eps``, so the weights of the rubric do not matter here, only their
+    signs.
     ``batch_norm`` moves and scales the sum to mean 0 and std 1 over the trajectories of the batch.
 
     Comparing components separately keeps apart what a z of the total does not: ``grpo`` gives the same credit to
@@ -48,8 +49,8 @@ def gdpo(
     the gate ``conditional`` in the rubric.
 
     Source: https://arxiv.org/abs/2601.05242 and its TRL code (eps, w = 1), which counts a missing reward as 0;
-    here it is left out of means, stds and sums. Known weakness: a component that is rarely paid gets a large z, however
-    unimportant it is.
+    here the table has the siblings' mean in its place, and NaN is left out of means, stds and sums. Known weakness: a
+    component that is rarely paid gets a large z, however unimportant it is.
 
     Degenerate: a component that is equal among the siblings adds 0; a trajectory without any verdict gets 0 and does
     not count in the step over the batch. With one component it is ``grpo`` of that component, without the step over the

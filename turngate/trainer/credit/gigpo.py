@@ -6,9 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, group, measured, validate
+from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, measured, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.settings import Eps, Gamma
+from turngate.trainer.credit.siblings import sibling_turns, siblings
 from turngate.trainer.credit.terms import CreditTerm
 from turngate.types import FloatArray, TurnTable
 
@@ -62,6 +63,8 @@ def gigpo(
     Source: https://arxiv.org/abs/2505.10978 and its code, whose episode mean and std are over turns by default, so that
     long trajectories weigh more: ``episode_mean="step"``. With "trajectory", ours, every trajectory counts once.
 
+    Where siblings branched, both parts leave out those that share the turn (see ``siblings``).
+
     A state visited twice by one trajectory is compared with itself: the detour is paid less. Degenerate: a state met
     once, or unknown, has step part 0, so without state keys this is ``grpo(std=False)`` (``grpo`` in the other mode);
     a cohort of one has episode part 0. In "mean_std_norm" a state met twice always gives ±0.7071. Raises ShapeError
@@ -92,13 +95,18 @@ def gigpo_terms(
     validate(table)
     scale = mode == "mean_std_norm"
     if episode_mean == "trajectory":
-        episode_N = _normalise(group(table.total_B, table.cohort_B), scale, eps)[table.traj_N]
+        compared = siblings(table)
+        episode_N = _normalise(compared.group(table.total_B), scale, eps)[compared.own_N]
     else:
-        episode_N = _normalise(group(table.total_B[table.traj_N], table.cohort_B[table.traj_N]), scale, eps)
+        every = np.arange(table.n_turns)
+        compared = sibling_turns(table, every, table.cohort_B[table.traj_N].astype(np.int64))
+        episode_N = _normalise(compared.group(table.total_B[table.traj_N]), scale, eps)[compared.own_N]
     step_N, alike_N = np.zeros(table.n_turns), np.zeros(table.n_turns, np.int64)
     known_M, group_M = step_groups(table, anchors)
     if len(known_M):
-        step_N[known_M] = omega * _normalise(group(reward_to_go(table, gamma)[known_M], group_M), scale, eps)
+        compared = sibling_turns(table, known_M, group_M)
+        groups = compared.group(reward_to_go(table, gamma)[known_M])
+        step_N[known_M] = omega * _normalise(groups, scale, eps)[compared.own_N]
         alike_N[known_M] = np.bincount(group_M)[group_M] - 1
     _, cohort_B, size_C = np.unique(table.cohort_B, return_inverse=True, return_counts=True)
     siblings_N = (size_C - 1)[cohort_B][table.traj_N]

@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.baselines import non_negative, unit_interval
-from turngate.trainer.credit.cohorts import Float64Array, check_scale, group, per_trajectory, to_turns, validate
+from turngate.trainer.credit.baselines import as_credit, non_negative, unit_interval, z_beyond_siblings
+from turngate.trainer.credit.cohorts import Float64Array, check_scale, group, per_trajectory, validate
 from turngate.trainer.credit.pay_sources import paid_to, scores, successes, verdicts
 from turngate.trainer.credit.settings import Ddof, Eps, Threshold
 from turngate.types import BoolArray, FloatArray, TurnTable
@@ -75,7 +75,7 @@ def hero(
     table: TurnTable,
     *,
     score: ScoreName = None,
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     alpha: Alpha = 0.05,
     beta: Beta = 0.05,
     flat: Flat = 0.5,
@@ -122,8 +122,8 @@ def hero(
     score_B = _process_mean(table) if score is None else paid_to(table, score, "hero")
     ranked_B = stratified(successes(table, threshold), score_B, table, alpha=alpha, beta=beta, flat=flat)
     weight_B = spread_weight(score_B, table, spread, w_min=w_min, w_max=w_max, k=k, ddof=ddof)
-    z_B = group(ranked_B, table.cohort_B).z_M(eps=eps, ddof=ddof, min_std=min_std)
-    return to_turns(weight_B * z_B, table)
+    z_N = z_beyond_siblings(ranked_B, table, eps=eps, ddof=ddof, min_std=min_std)
+    return as_credit(weight_B[table.traj_N] * z_N)
 
 
 def stratified(

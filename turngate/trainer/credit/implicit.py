@@ -18,6 +18,7 @@ from turngate.trainer.credit.baselines import (
     cohorts,
     non_negative,
     rate_baseline,
+    z_beyond_siblings,
 )
 from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, validate
 from turngate.trainer.credit.pay_sources import column, tokens
@@ -27,10 +28,12 @@ from turngate.types import FloatArray, TurnTable
 REWARD_MODELS = {
     "prime": ("cross_entropy", "start"),
     "prime_tokens": ("cross_entropy", "start"),
-    "istar": ("preference", "sampler"),
+    "istar": ("preference", "policy"),
+    "top_scored": ("", "start"),
 }
-"""Rules with a reward model φ, each with the loss that trains φ and the reference of its log-ratios: "start", the model
-that training began from, or "sampler", the policy that sampled."""
+"""Rules with a reward model φ, each with the loss that trains φ beside the policy ("" = none: φ is fitted before) and
+the reference of its log-ratios: "start", the model that training began from, or "policy", the policy before the step's
+update. A φ that was fitted before is compared with "start"."""
 
 
 def prime(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> FloatArray:
@@ -55,7 +58,7 @@ def prime(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> FloatArray:
     weight_N = np.where(known_N, tokens(table, "prime"), 0.0)
     reward_N = np.where(weight_N > 0, beta * logratio_N, 0.0)
     process_N = rate_baseline(reward_N, weight_N, table)
-    return as_credit(beyond_siblings(table.total_B, table)[table.traj_N] + process_N)
+    return as_credit(beyond_siblings(table.total_B, table) + process_N)
 
 
 StepWeight: TypeAlias = Annotated[
@@ -71,7 +74,8 @@ def istar(
     ``A_t = z(R) + α · z(β · logratio_t)``: float32[N].
 
     The first z is over the trajectories of the cohort, the second over all its turns (ddof 1, ``std + eps``;
-    ``std=False`` only centres both). The log-ratio is against π_old, the policy that sampled.
+    ``std=False`` only centres both). The log-ratio is against π_old, the policy before the step's update, or, where the
+    policy itself is the reward model, that of the policy against the model that training began from.
 
     Source: OPRL / iStar, https://arxiv.org/abs/2509.19199, α=1, β=0.05. Its code takes the second mean and std over
     the first row of each trajectory only; this is the paper's formula. β cancels in the std, up to eps.
@@ -84,9 +88,8 @@ def istar(
     validate(table)
     reward_N = beta * column(table, "logratio_N", "istar", missing=True)
     keep_N = ~np.isnan(reward_N) & ~alone(table)
-    episodes = group(table.total_B, table.cohort_B)
     steps = group(reward_N[keep_N], cohorts(table)[keep_N])
-    advantage_N = (episodes.z_M(eps=eps) if std else episodes.centred_M)[table.traj_N]
+    advantage_N = z_beyond_siblings(table.total_B, table, eps=eps, std=std)
     advantage_N[keep_N] += alpha * (steps.z_M(eps=eps) if std else steps.centred_M)
     return as_credit(advantage_N)
 

@@ -19,6 +19,10 @@ def lambda_grpo(
     turn: "tokens" if its token ids are the same, "action_observation" if they saw and did the same, "recorded" if one
     branched off the other (see ``credit.tree``).
 
+    Branches: a turn that k leaves share has k terms in the policy gradient, so this leaves 1/k of it, and the mean over
+    all siblings takes more: in two trees of two leaves that branch after turn 1, ``std=False`` keeps exactly 1/4 of
+    turn 1's gradient and 3/4 of turn 2's (see ``docs/branching.md``).
+
     Source: https://arxiv.org/abs/2509.21154 (its eps is 1e-4), which counts token by token: ``lambda_grpo_tokens``
     does. Where nothing is shared it is ``grpo`` with this eps. Not zero-mean over a cohort. Degenerate: a cohort of one
     or of equal totals gives exactly 0. Raises ShapeError (see ``validate`` and ``tree.grow``), ConfigError for eps < 0,

@@ -7,8 +7,9 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.settings import Eps
+from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
 
 Cap: TypeAlias = Annotated[
@@ -43,6 +44,7 @@ def maxrl(table: TurnTable, *, cap: Cap = math.inf, eps: Eps = 1e-6) -> FloatArr
             f"maxrl needs totals of at least 0, but trajectory {i} was paid {table.total_B[i]:g}; "
             "use rloo or dr_grpo where rubrics pay penalties"
         )
-    groups = group(table.total_B, table.cohort_B)
+    compared = siblings(table)
+    groups = compared.group(table.total_B)
     scale_G = np.where(groups.degenerate_G, 1.0, groups.mean_G + eps)
-    return to_turns(np.minimum(groups.centred_M / scale_G[table.cohort_B], cap), table)
+    return compared.to_turns(np.minimum(groups.centred_M / scale_G[groups.group_M], cap))

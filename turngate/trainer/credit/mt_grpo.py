@@ -6,11 +6,12 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.baselines import beyond_siblings, outcomes
+from turngate.trainer.credit.baselines import beyond_siblings, outcomes, z_beyond_siblings
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
 from turngate.trainer.credit.pay_sources import scores, split_sources
 from turngate.trainer.credit.scans import carry, scan_back
 from turngate.trainer.credit.settings import Ddof, Eps
+from turngate.trainer.credit.siblings import sibling_turns, siblings
 from turngate.types import FloatArray, TurnTable
 
 Mode: TypeAlias = Annotated[
@@ -62,13 +63,13 @@ def mt_grpo(
         )
     validate(table)
     if mode == "published":
-        outcome_part_B = group(outcomes(table, "settled", "mt_grpo"), table.cohort_B).z_M(eps=eps, ddof=ddof)
+        outcome_part_N = z_beyond_siblings(outcomes(table, "settled", "mt_grpo"), table, eps=eps, ddof=ddof)
         turn_part_N = _summed_z(scores(table), table, eps, ddof)
     else:
         turn_N, outcome_B = split_sources(table, "mt_grpo")
-        outcome_part_B = beyond_siblings(outcome_B, table)
+        outcome_part_N = beyond_siblings(outcome_B, table)
         turn_part_N = _to_go_beyond_siblings(turn_N, table)
-    return (outcome_part_B[table.traj_N] + weight * turn_part_N).astype(np.float32)
+    return (outcome_part_N + weight * turn_part_N).astype(np.float32)
 
 
 def _loo_factor(count_G: Int64Array) -> Float64Array:
@@ -97,6 +98,13 @@ def _to_go_beyond_siblings(turn_N: Float64Array, table: TurnTable) -> Float64Arr
     to_go_N = scan_back(np.nan_to_num(turn_N), carry(table.traj_N, 1.0))
     siblings_N = np.bincount(table.cohort_B)[table.cohort_B][table.traj_N]
     place_N = _places(table)
+    compared = sibling_turns(table, np.arange(table.n_turns), place_N)
+    if compared.weight_M is not None:
+        there = compared.group(to_go_N)
+        others_N = there.leave_one_out_mean_M(to_go_N[compared.member_M])[compared.own_N]
+        among_N = there.count_G[there.group_M[compared.own_N]] - 1  # others that have this turn and do not share it
+        outside_N = siblings(table).outside_N
+        return np.where(outside_N > 0, to_go_N - others_N * among_N / np.maximum(outside_N, 1), 0.0)
     places = group(to_go_N, place_N)
     beyond_N = to_go_N - (places.mean_G * places.count_G)[place_N] / siblings_N
     all_there_N = places.count_G[place_N] == siblings_N

@@ -7,8 +7,9 @@ from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.rewards.columns import ZERO_RANGE
-from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.settings import Ddof, Eps
+from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
 
 Best: TypeAlias = Annotated[
@@ -46,13 +47,14 @@ def ngrpo(table: TurnTable, *, best: Best = 1.0, imagined: Imagined = 1, eps: Ep
     if table.total_B.max() > best + slack:
         i = int(table.total_B.argmax())
         raise ConfigError(f"trajectory {i} was paid {table.total_B[i]:g}, above best={best:g}; raise best")
-    groups = group(table.total_B, table.cohort_B)
-    n_G = np.maximum(groups.count_G + imagined, 1)  # cohort numbers may have gaps
+    compared = siblings(table)
+    groups = compared.group(table.total_B)
+    n_G = np.maximum(groups.weight_G + imagined, 1)  # cohort numbers may have gaps
     gap_G = best - groups.mean_G
     shift_G = imagined * gap_G / n_G
-    squares_G = groups.std_G(ddof=0) ** 2 * groups.count_G + groups.count_G * imagined * gap_G**2 / n_G
+    squares_G = groups.std_G(ddof=0) ** 2 * groups.weight_G + groups.weight_G * imagined * gap_G**2 / n_G
     scale_G = np.sqrt(squares_G / np.maximum(n_G - ddof, 1)) + eps
     at_best_G = groups.degenerate_G & ((np.abs(gap_G) <= slack) | (imagined == 0))
     silent_G = at_best_G | (groups.count_G < 2)
     scale_G[silent_G], shift_G[silent_G] = 1.0, 0.0
-    return to_turns((groups.centred_M - shift_G[table.cohort_B]) / scale_G[table.cohort_B], table)
+    return compared.to_turns((groups.centred_M - shift_G[groups.group_M]) / scale_G[groups.group_M])

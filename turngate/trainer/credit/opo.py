@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from turngate.trainer.credit.cohorts import group, per_trajectory, to_turns, validate
+from turngate.trainer.credit.cohorts import per_trajectory, validate
 from turngate.trainer.credit.pay_sources import tokens
+from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
 
 
@@ -22,9 +23,11 @@ def opo(table: TurnTable) -> FloatArray:
     """
     validate(table)
     length_B = per_trajectory(tokens(table, "opo"), table)
-    groups = group(table.total_B, table.cohort_B)
+    compared = siblings(table)
+    groups = compared.group(table.total_B)
+    length_M = length_B[compared.member_M] * (1.0 if compared.weight_M is None else compared.weight_M)
     n_groups = len(groups.count_G)
-    weight_G = np.bincount(table.cohort_B, weights=length_B, minlength=n_groups)
-    surplus_G = np.bincount(table.cohort_B, weights=length_B * groups.centred_M, minlength=n_groups)
+    weight_G = np.bincount(groups.group_M, weights=length_M, minlength=n_groups)
+    surplus_G = np.bincount(groups.group_M, weights=length_M * groups.centred_M, minlength=n_groups)
     shift_G = surplus_G / np.where(weight_G > 0, weight_G, 1.0)
-    return to_turns(groups.centred_M - shift_G[table.cohort_B], table)
+    return compared.to_turns(groups.centred_M - shift_G[groups.group_M])

@@ -21,7 +21,7 @@ K: TypeAlias = Annotated[
 ]
 
 
-def pass_at_k(table: TurnTable, *, k: K = 4, threshold: Threshold = 0.5, eps: Eps = 1e-6) -> FloatArray:
+def pass_at_k(table: TurnTable, *, k: K = 4, threshold: Threshold = None, eps: Eps = 1e-6) -> FloatArray:
     """Pass@k training: what an episode adds to the chance that one of k tries succeeds.
 
     Advantage of a trajectory averaged over all subsets of k siblings that hold it: float32[N].

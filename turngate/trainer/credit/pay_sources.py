@@ -66,12 +66,18 @@ def turn_of_tokens(table: TurnTable, method: str) -> Int64Array:
     return turn_S
 
 
-def successes(table: TurnTable, threshold: float) -> BoolArray:
-    """Trajectories whose outcome and whose total pay both reach ``threshold``: bool[B].
+def successes(table: TurnTable, threshold: float | None) -> BoolArray:
+    """Trajectories that succeeded: bool[B].
 
-    The outcome alone would count successes that a veto cancelled; the total alone would count failures with enough
-    process payments.
+    With a threshold those whose outcome and whose total pay both reach it. The outcome alone would count successes that
+    a veto cancelled; the total alone would count failures with enough process payments. None: as the rubric says
+    (``measured["won_B"]``, which ``tabulate`` fills in); in a table without that column the threshold is then 0.5.
     """
+    if threshold is None:
+        if "won_B" in table.measured:
+            won_B: BoolArray = table.measured["won_B"]
+            return won_B
+        threshold = 0.5
     reached_B: BoolArray = (table.outcome_B >= threshold) & (table.total_B >= threshold)
     return reached_B
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import turngate.trainer.credit.token_credit as arrays
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit.baselines import beyond_siblings, non_negative
+from turngate.trainer.credit.baselines import beyond_siblings, mean_rate, non_negative, z_beyond_siblings
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
 from turngate.trainer.credit.pay_sources import column, turn_of_tokens
 from turngate.trainer.credit.rl_zvp import signs, zero_variance_credit
@@ -27,6 +27,7 @@ from turngate.trainer.credit.settings import (
     TokenGamma,
     Whitened,
 )
+from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 
@@ -100,19 +101,20 @@ def prime_tokens(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> TokenCredit:
     turn_S = turn_of_tokens(table, "prime_tokens")
     owner_S = table.traj_N[turn_S]
     reward_S = beta * column(table, "logratio_S", "prime_tokens")
-    count_B = np.bincount(owner_S, minlength=table.n_trajectories)
-    spoken = np.flatnonzero(count_B)
-    rate_M = np.bincount(owner_S, weights=reward_S, minlength=table.n_trajectories)[spoken] / count_B[spoken]
-    groups = group(rate_M, table.cohort_B[spoken])
-    base_B = np.full(table.n_trajectories, np.nan)
-    base_B[spoken] = np.where(groups.count_G[groups.group_M] > 1, groups.leave_one_out_mean_M(rate_M), np.nan)
-    to_go_S = scan_back(reward_S - np.nan_to_num(base_B)[owner_S], carry(owner_S, 1.0))
-    process_S = np.where(np.isnan(base_B)[owner_S], 0.0, to_go_S)
-    return _credit(table, beyond_siblings(table.total_B, table)[owner_S] + process_S, "prime_tokens")
+    count_B = np.bincount(owner_S, minlength=table.n_trajectories).astype(np.float64)
+    sum_B = np.bincount(owner_S, weights=reward_S, minlength=table.n_trajectories).astype(np.float64)
+    base_S = mean_rate(sum_B, count_B, table)[turn_S]
+    known_S, carry_S = np.nan_to_num(base_S), carry(owner_S, 1.0)
+    if siblings(table).weight_M is None:  # one b for the whole trajectory
+        to_go_S = scan_back(reward_S - known_S, carry_S)
+    else:
+        to_go_S = scan_back(reward_S, carry_S) - known_S * scan_back(np.ones(len(turn_S)), carry_S)
+    process_S = np.where(np.isnan(base_S), 0.0, to_go_S)
+    return _credit(table, beyond_siblings(table.total_B, table)[turn_S] + process_S, "prime_tokens")
 
 
 def rl_zvp_tokens(
-    table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = 0.5, eps: Eps = 1e-6, ddof: Ddof = 1
+    table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = None, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> TokenCredit:
     """RL-ZVP by token: GRPO, and credit by each token's uncertainty where all siblings were paid the same.
 
@@ -141,7 +143,8 @@ def rl_zvp_tokens(
     sign_B = signs(table, groups, threshold)[table.cohort_B]
     start_S = np.flatnonzero(np.diff(owner_S, prepend=-1)).astype(np.int64)
     shaped_S = zero_variance_credit(entropy_S, start_S, sign_B[owner_S[start_S]], alpha=alpha)
-    return _credit(table, groups.z_M(eps=eps, ddof=ddof)[owner_S] + shaped_S, "rl_zvp_tokens")
+    z_N = z_beyond_siblings(table.total_B, table, eps=eps, ddof=ddof)
+    return _credit(table, z_N[turn_S] + shaped_S, "rl_zvp_tokens")
 
 
 def lambda_grpo_tokens(table: TurnTable, *, eps: Eps = 1e-4, ddof: Ddof = 1, std: Std = True) -> TokenCredit:

@@ -60,6 +60,10 @@ def portool(
     has ω=0.5 and format weight 0.1), γ=0.95 as reported. With ``fork_std`` two siblings always get ±0.7071 however
     close they are; hence False. γ < 1 makes necessary long paths look worse.
 
+    Branches: the baseline over all siblings holds leaves that share the turn, so early turns learn less: in two trees
+    of two leaves that branch after turn 1, paid 0 or 1, 1.42 of turn 1's policy gradient against 1.91 of turn 2's (see
+    ``docs/branching.md``).
+
     Degenerate: an only child, and a cohort of equal totals, has fork part 0; so has a cohort that shares no turn: it is
     no tree, and this is ω_trajectory times ``grpo``. A cohort of one gives exactly 0. Raises ShapeError (see
     ``validate`` and ``tree.branches``; ``format_N`` missing or not finite), ConfigError for a setting out of range.

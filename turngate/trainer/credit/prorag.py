@@ -5,7 +5,15 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, one_of, outcomes
+from turngate.trainer.credit.baselines import (
+    alone,
+    as_credit,
+    cohorts,
+    non_negative,
+    one_of,
+    outcomes,
+    z_beyond_siblings,
+)
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
 from turngate.trainer.credit.pay_sources import tokens, verdicts
 from turngate.trainer.credit.settings import Eps, Outcome
@@ -55,7 +63,7 @@ def prorag(
     one_of("prorag", "unscored", unscored, ("exclude", "zero"))
     validate(table)
     tokens_N = tokens(table, "prorag")
-    outcome_N = group(outcomes(table, outcome, "prorag"), table.cohort_B).z_M(eps=eps)[table.traj_N]
+    outcome_N = z_beyond_siblings(outcomes(table, outcome, "prorag"), table, eps=eps)
     scored_N = verdicts(table)
     score_N = np.where(scored_N, table.process_N.astype(np.float64), 0.0)
     keep_N = (tokens_N > 0) & ~alone(table) & (scored_N | (unscored == "zero"))

@@ -81,7 +81,7 @@ def pure(
     one_of("pure", "baseline", baseline, ("token", "step", "none"))
     validate(table)
     step_N = softmin_steps(table, tau) if min_mode == "softmin_all" else suffix_min_steps(table)
-    outcome_N = coef * beyond_siblings(outcomes(table, outcome, "pure"), table)[table.traj_N]
+    outcome_N = coef * beyond_siblings(outcomes(table, outcome, "pure"), table)
     if baseline == "none":
         return as_credit(to_go(step_N, table) + outcome_N)
     size_N = tokens(table, "pure") if baseline == "token" else np.ones(table.n_turns)

@@ -3,12 +3,14 @@
 from typing import Annotated, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
+from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.settings import Ddof, Eps
-from turngate.types import FloatArray, IntArray, TurnTable
+from turngate.trainer.credit.siblings import siblings
+from turngate.types import FloatArray, TurnTable
 
 Quantile: TypeAlias = Annotated[
     float,
@@ -38,17 +40,32 @@ def qae(table: TurnTable, *, k: Quantile = 0.4, eps: Eps = 1e-6, ddof: Ddof = 1)
     if not 0.0 < k <= 1.0 or eps < 0 or ddof not in (0, 1):
         raise ConfigError(f"qae needs k in (0, 1], eps ≥ 0 and ddof 0 or 1, found k={k}, eps={eps}, ddof={ddof}")
     validate(table)
-    groups = group(table.total_B, table.cohort_B)
-    baseline_G = lower_quantile(groups.centred_M, table.cohort_B, k)
+    compared = siblings(table)
+    groups = compared.group(table.total_B)
+    baseline_G = lower_quantile(groups.centred_M, groups.group_M, k, weight_M=compared.weight_M)
     scale_G = np.where(groups.degenerate_G, 1.0, groups.std_G(ddof) + eps)
-    return to_turns((groups.centred_M - baseline_G[table.cohort_B]) / scale_G[table.cohort_B], table)
+    return compared.to_turns((groups.centred_M - baseline_G[groups.group_M]) / scale_G[groups.group_M])
 
 
-def lower_quantile(values_M: Float64Array, group_M: IntArray, k: float) -> Float64Array:
-    """``inf{x : share of the group's values ≤ x is at least k}`` for each group: float64[G], 0 for empty groups."""
-    count_G = np.bincount(group_M)
-    sorted_M = values_M[np.lexsort((values_M, group_M))]
-    # The smallest rank r with r/n ≥ k; the slack keeps 0.28·25 = 7.000000000000001 at rank 7.
-    rank_G = np.maximum(np.ceil(k * count_G - 1e-9), 1).astype(np.int64)
-    place_G = np.minimum(np.cumsum(count_G) - count_G + rank_G - 1, len(values_M) - 1)
-    return np.where(count_G > 0, sorted_M[place_G], 0.0)
+def lower_quantile(
+    values_M: Float64Array,
+    group_M: npt.NDArray[np.integer],
+    k: float,
+    *,
+    weight_M: Float64Array | None = None,
+) -> Float64Array:
+    """``inf{x : share of the group's values ≤ x is at least k}`` for each group: float64[G], 0 for empty groups.
+
+    ``weight_M`` says how often each value counts; None = once.
+    """
+    order = np.lexsort((values_M, group_M))
+    sorted_M, by_group_M = values_M[order], group_M[order]
+    weighed_M = np.ones(len(order)) if weight_M is None else weight_M[order]
+    total_G = np.bincount(by_group_M, weights=weighed_M)
+    before_G = np.cumsum(total_G) - total_G
+    # The first value at which the weights add up to k; the slack keeps 0.28·25 = 7.000000000000001 at rank 7.
+    reached_M = np.flatnonzero(np.cumsum(weighed_M) - before_G[by_group_M] >= (k * total_G)[by_group_M] - 1e-9)
+    quantile_G = np.zeros(len(total_G))
+    groups_R, first_R = np.unique(by_group_M[reached_M], return_index=True)
+    quantile_G[groups_R] = sorted_M[reached_M[first_R]]
+    return quantile_G

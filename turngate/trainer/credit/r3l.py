@@ -36,6 +36,9 @@ def r3l(table: TurnTable, *, success: Success = 1.0, amplify: Amplify = 3.0) -> 
     ``−A log π / 2`` without an importance ratio. A 0 here trains nothing, but the turn still counts in an average over
     tokens; drop it there with ``after_pivot``.
 
+    Branches: turns that leaves share learn nothing, by this mask; the rule is meant for retries, whose shared turns are
+    forced.
+
     Not zero-mean. For R ≤ success no sign is flipped. Equal totals give 0 below ``success``, and 1 each from there on,
     by the paper's rule. A cohort of one gives exactly 0 (the code leaves its reward in). Without branches and with
     amplify=1 it is ``grpo(std=False)`` for totals below ``success``. Raises ShapeError (see ``validate`` and

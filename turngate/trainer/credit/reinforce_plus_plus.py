@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.pay_sources import column, tokens
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.settings import Eps, Gamma, Kl
+from turngate.trainer.credit.siblings import siblings
 from turngate.trainer.credit.token_credit import whiten
 from turngate.types import FloatArray, TurnTable
 
@@ -53,8 +54,8 @@ def reinforce_plus_plus_baseline(table: TurnTable, *, eps: Eps = 1e-8) -> FloatA
     if eps < 0:
         raise ConfigError(f"reinforce_plus_plus_baseline needs eps ≥ 0, found {eps}")
     validate(table)
-    groups = group(table.total_B, table.cohort_B)
-    compared_N = (groups.count_G > 1)[table.cohort_B][table.traj_N]
+    compared = siblings(table)
+    compared_N = ~compared.alone_N
     weight_N = np.where(compared_N, tokens(table, "reinforce_plus_plus_baseline"), 0.0)
-    white_N = whiten(groups.centred_M[table.traj_N], weight_N, eps=eps)
+    white_N = whiten(compared.group(table.total_B).centred_M[compared.own_N], weight_N, eps=eps)
     return np.where(compared_N, white_N, 0.0).astype(np.float32)

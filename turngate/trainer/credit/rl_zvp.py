@@ -3,6 +3,7 @@
 import numpy as np
 
 from turngate.errors import ConfigError
+from turngate.trainer.credit.baselines import z_beyond_siblings
 from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, group, validate
 from turngate.trainer.credit.pay_sources import column, successes
 from turngate.trainer.credit.settings import Ddof, EntropyAlpha, Eps, Threshold
@@ -10,7 +11,7 @@ from turngate.types import FloatArray, TurnTable
 
 
 def rl_zvp(
-    table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = 0.5, eps: Eps = 1e-6, ddof: Ddof = 1
+    table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = None, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> FloatArray:
     """RL-ZVP: GRPO, and credit by the policy's uncertainty where all siblings were paid the same.
 
@@ -39,11 +40,10 @@ def rl_zvp(
     sign_B = signs(table, groups, threshold)[table.cohort_B]
     start_N = np.flatnonzero(table.index_N == 0).astype(np.int64, copy=False)
     shaped_N = zero_variance_credit(entropy_N, start_N, sign_B[table.traj_N[start_N]], alpha=alpha)
-    outcome_B = groups.z_M(eps=eps, ddof=ddof)
-    return (outcome_B[table.traj_N] + shaped_N).astype(np.float32)
+    return (z_beyond_siblings(table.total_B, table, eps=eps, ddof=ddof) + shaped_N).astype(np.float32)
 
 
-def signs(table: TurnTable, groups: GroupStatistics, threshold: float) -> Int64Array:
+def signs(table: TurnTable, groups: GroupStatistics, threshold: float | None) -> Int64Array:
     """+1 for cohorts of equal totals that all succeeded, −1 where all failed, else 0: int64[G].
 
     ``groups`` are the totals by cohort.

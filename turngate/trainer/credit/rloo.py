@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.cohorts import validate
+from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
 
 
@@ -12,9 +13,13 @@ def rloo(table: TurnTable) -> FloatArray:
     ``A_i = R_i − mean_{k≠i} R_k = n/(n−1) · (R_i − mean)`` in the cohort, the same for all turns: float32[N].
 
     Source: https://arxiv.org/abs/2402.14740. No division by a std, so the gradient keeps the scale of the reward.
+    Where siblings branched, the others are those that do not share the turn (see ``siblings``), and the gradient is
+    that of the expected payment, turn by turn.
+
     Degenerate: a cohort of one or of equal totals gives exactly 0. Raises ShapeError (see ``validate``).
     """
     validate(table)
-    groups = group(table.total_B, table.cohort_B)
-    factor_G = groups.count_G / np.maximum(groups.count_G - 1, 1)
-    return to_turns(groups.centred_M * factor_G[table.cohort_B], table)
+    compared = siblings(table)
+    groups = compared.group(table.total_B)
+    factor_G = groups.weight_G / np.maximum(groups.weight_G - 1, 1)
+    return compared.to_turns(groups.centred_M * factor_G[groups.group_M])

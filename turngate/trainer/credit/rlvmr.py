@@ -15,9 +15,10 @@ from turngate.trainer.credit.baselines import (
     one_of,
     outcomes,
     unit_interval,
+    z_beyond_siblings,
     z_of,
 )
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, validate
 from turngate.trainer.credit.pay_sources import column, scores, successes
 from turngate.trainer.credit.scans import preceding
 from turngate.trainer.credit.settings import Ddof, Eps, Outcome, Threshold
@@ -69,7 +70,7 @@ def rlvmr(
     alpha: Balance = 0.5,
     form: Form = "paper",
     rewards: Rewards = "verdicts",
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     malformed: Malformed = -0.1,
     eps: Eps = 1e-6,
     ddof: Ddof = 1,
@@ -109,7 +110,7 @@ def rlvmr(
     reward_N = scores(table) if rewards == "verdicts" else tag_rewards(table, tag_N, threshold, malformed)
     pool_N = np.minimum(tag_N, int(Tag.NONE)) + len(Tag) * cohorts(table)
     step_N = z_of(reward_N, ~np.isnan(reward_N) & ~alone(table), pool_N, eps=eps, ddof=ddof)
-    outcome_N = group(outcomes(table, outcome, "rlvmr"), table.cohort_B).z_M(eps=eps, ddof=ddof)[table.traj_N]
+    outcome_N = z_beyond_siblings(outcomes(table, outcome, "rlvmr"), table, eps=eps, ddof=ddof)
     return as_credit(outcome_N + alpha * step_N if form == "code" else alpha * outcome_N + (1 - alpha) * step_N)
 
 
@@ -123,7 +124,7 @@ def tags(table: TurnTable) -> Int64Array:
     return tag_N.astype(np.int64)
 
 
-def tag_rewards(table: TurnTable, tag_N: Int64Array, threshold: float, malformed: float) -> Float64Array:
+def tag_rewards(table: TurnTable, tag_N: Int64Array, threshold: float | None, malformed: float) -> Float64Array:
     """What a tag earns, checked against what the step did: float64[N].
 
     PLANNING 1 if the episode succeeds; EXPLORE 1 if the action was not taken before (``repeated_N`` 0); REFLECTION 1

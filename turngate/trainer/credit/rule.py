@@ -1,10 +1,11 @@
 """``CreditRule``: a credit function with its settings, as a config names it.
 
 Every function of ``CREDITS`` and ``TOKEN_CREDITS`` is one under its name, and so is any function of yours under
-``package.module:function``: it takes a ``TurnTable``, returns float32[N] or a ``TokenCredit``, and has its
-settings as keyword-only arguments. A function that reads a critic's values may also say what the critic learns, by its
-attribute ``value_targets``, a function of the table. One whose credit is a sum may say of what, by its attribute
-``terms``, a function of the same arguments that returns ``CreditTerm`` objects.
+``package.module:function``: it takes a ``TurnTable``, returns float32[N] or a ``TokenCredit``, and has its settings as
+keyword-only arguments. A function that reads a critic's values may also say what the critic learns, by its attribute
+``value_targets``, a function of the table. One that compares no siblings, and so gives credit to an episode without
+any, has the attribute ``alone = True``: filters then leave such episodes in. One whose credit is a sum may say of what,
+by its attribute ``terms``, a function of the same arguments that returns ``CreditTerm`` objects.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
+import numpy as np
 from pydantic import ValidationError
 
-from turngate.errors import ConfigError, ShapeError
+from turngate.errors import ConfigError, PartError, ShapeError
+from turngate.part_calls import Unusable, taken
 from turngate.parts import Part
 from turngate.problems import one_line
 from turngate.trainer.credit import CREDIT_TERMS, CREDITS, TOKEN_CREDITS, VALUE_TARGETS
-from turngate.trainer.credit.dry_run import columns_read
+from turngate.trainer.credit.dry_run import columns_read, learns_from_one_tree
 from turngate.trainer.credit.per_token import token_targets
 from turngate.trainer.credit.terms import CreditTerm
 from turngate.trainer.credit.turn_gae import value_targets
@@ -38,8 +41,26 @@ class CreditRule(Part):
     def __call__(self, table: TurnTable) -> FloatArray | TokenCredit:
         """The credit of every turn of ``table``, or of every policy token, in order."""
         assert self.function is not None, f"credit rule '{self.type}' is a class without __call__"
-        credit: FloatArray | TokenCredit = self.function(table, **self.settings())
-        return credit
+        return self._taken(self.function(table, **self.settings()), table.n_turns)
+
+    def _taken(self, credit: object, n_turns: int) -> FloatArray | TokenCredit:
+        """What the function returned; a list of numbers as an array. Raises PartError for anything else."""
+        if isinstance(credit, TokenCredit):
+            return credit
+
+        def read(found: object) -> FloatArray:
+            numbers = np.asarray(found, np.float32)
+            if numbers.shape != (n_turns,):
+                raise Unusable
+            return numbers
+
+        must = f"one number for each of the {n_turns} turns of the table, float32[N], or a TokenCredit"
+        return taken(self.noun, self.__call__, credit, take=read, must=must)
+
+    @property
+    def alone(self) -> bool:
+        """Whether an episode without siblings is learned from, because the rule imitates and does not compare."""
+        return bool(getattr(self.function, "alone", False))
 
     def terms(self, table: TurnTable) -> tuple[CreditTerm, ...]:
         """What the credit of every turn is the sum of; empty for a rule that does not say."""
@@ -63,8 +84,17 @@ class CreditRule(Part):
         """
         try:
             return columns_read(self, offered, siblings=siblings, components=components, branching=branching)
-        except (ShapeError, TypeError) as error:
+        except (PartError, ShapeError, TypeError) as error:
             raise ConfigError(f"credit '{self.type}' cannot be used here: {error}") from None
+
+    def learns_from_one_tree(
+        self, offered: Iterable[str] = (), *, siblings: int = SIBLINGS, components: Iterable[str] | None = None
+    ) -> bool:
+        """Whether a first turn that all siblings share gets any credit, found by a dry run; arguments as in ``reads``.
+
+        A rule that compares siblings gives it none: there is no sibling that did something else.
+        """
+        return learns_from_one_tree(self, offered, siblings=siblings, components=components)
 
     @classmethod
     def named(cls, name: str, settings: Mapping[str, object]) -> CreditRule:

@@ -5,8 +5,8 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, outcomes, z_of
-from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, outcomes, z_beyond_siblings, z_of
+from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.pay_sources import verdicts
 from turngate.trainer.credit.settings import Eps, Outcome, Std
 from turngate.types import FloatArray, TurnTable
@@ -69,8 +69,7 @@ def sag(
     non_negative("sag", weight=weight, clip=clip, min_std=min_std, eps=eps)
     validate(table)
     outcome_B = outcomes(table, outcome, "sag")
-    groups = group(outcome_B, table.cohort_B)
-    outcome_N = (groups.z_M(eps=eps) if std else groups.centred_M)[table.traj_N]
+    outcome_N = z_beyond_siblings(outcome_B, table, eps=eps, std=std)
     process_N = table.process_N.astype(np.float64)
     process_N = z_of(process_N, verdicts(table) & ~alone(table), cohorts(table), eps=eps, min_std=min_std)
     return as_credit(outcome_N + weight * np.clip(process_N, -clip, clip))

@@ -79,8 +79,11 @@ Outcome: TypeAlias = Annotated[
     ),
 ]
 Threshold: TypeAlias = Annotated[
-    float,
-    Field(description="An episode whose outcome and total payment both reach this is a success; in units of reward."),
+    float | None,
+    Field(
+        description="An episode whose outcome and total payment both reach this is a success; in units of reward. "
+        "Leave it out for what the rubric calls a success, unless a gate closed its payment."
+    ),
 ]
 Kl: TypeAlias = Annotated[
     float,

@@ -5,8 +5,8 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from turngate.trainer.credit.baselines import alone, as_credit, non_negative, outcomes
-from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.baselines import alone, as_credit, non_negative, outcomes, z_beyond_siblings
+from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.progress import rises_after
 from turngate.trainer.credit.scans import last_known, preceding
@@ -60,7 +60,7 @@ def spae(
     unknown_B = np.full(table.n_trajectories, np.nan)
     before_N = preceding(last_known(potential_N, table.traj_N), table.traj_N, unknown_B)
     step_N = rise_N - saturation * (before_N > saturated)
-    outcome_N = group(outcomes(table, outcome, "spae"), table.cohort_B).z_M(eps=eps)[table.traj_N]
+    outcome_N = z_beyond_siblings(outcomes(table, outcome, "spae"), table, eps=eps)
     return as_credit(np.where(alone(table), 0.0, outcome_N + weight * step_N))
 
 

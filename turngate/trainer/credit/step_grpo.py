@@ -50,6 +50,10 @@ def step_grpo(
     so is "to_go" at γ=1 and ddof 0 for siblings of equal length. In "sum" and "mean" the z of a cohort sum to 0, the
     advantages do not.
 
+    Branches: the statistics hold steps of leaves that share the turn, so early turns learn less: in two trees of two
+    leaves that branch after turn 1, paid 0 or 1, 0.95 of turn 1's policy gradient against 1.41 of turn 2's (see
+    ``docs/branching.md``).
+
     Degenerate: a cohort of one trajectory gets exactly 0 (steps of one episode are not compared with each other),
     equal step rewards give 0. Raises ShapeError (see ``validate``), ConfigError for an unknown mode, γ outside [0, 1],
     eps < 0 or another ddof than 0 or 1.

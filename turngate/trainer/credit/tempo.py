@@ -36,6 +36,10 @@ def tempo(
     Source: https://arxiv.org/abs/2509.18314, which compares token by token; here whole turns. Known weakness: freely
     sampled thoughts never coincide, and what is left is ``grpo``; watch ``shared_turns.merged_share``.
 
+    Branches: mean and values hold leaves that share the turn, so early turns learn less: in two trees of two leaves
+    that branch after turn 1, paid 0 or 1, 1.90 of turn 1's policy gradient against 2.37 of turn 2's (see
+    ``docs/branching.md``).
+
     Degenerate: equal totals and a cohort of one give exactly 0. A cohort that shares no turn is no tree: the
     difference is 0 there, and this is ``grpo``. Raises ShapeError (see ``validate`` and ``tree.grow``), ConfigError for
     eps < 0, another ddof than 0 or 1 or an unknown ``merge``.

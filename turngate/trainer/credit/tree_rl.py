@@ -15,6 +15,9 @@ def tree_rl(table: TurnTable) -> FloatArray:
 
     ``V`` is the mean of everything paid to the trajectories through a node, ``V(root)`` that of the cohort.
 
+    Branches: a turn counts in each of its k leaves, so the square root leaves √k of it. In two trees of two leaves that
+    branch after turn 1, turn 1 keeps √2/2 of its policy gradient and turn 2 5/4, exactly (see ``docs/branching.md``).
+
     Source: https://arxiv.org/abs/2506.11902; the square root was seen in its code. Not zero-mean.
 
     Degenerate: equal totals and a cohort of one give exactly 0. A cohort that shares no turn is no tree: the second

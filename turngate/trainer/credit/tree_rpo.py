@@ -46,6 +46,10 @@ def tree_rpo(
     Source: https://arxiv.org/abs/2506.05183, which prunes at 0.1; "bernoulli" is its normaliser as reconstructed, not
     confirmed. "none" here, because small sets under a sample std get a fixed size however close they are.
 
+    Branches: under "none", turns of which every state has c continuations keep (c − 1)/c of their policy gradient,
+    exactly; turns of only children learn nothing, which is the last ones where ``train.group_size`` fills no level for
+    them. The other scales bend it (see ``docs/branching.md``).
+
     Degenerate: an only child gives 0. Without branches only the first turns have siblings: they get ``grpo``'s number
     (under "sample", ``grpo(std=False)``'s under "none"), later turns 0; with one turn each it is ``grpo``. Raises
     ShapeError (see ``validate`` and ``tree.branches``; values outside [0, 1] under "bernoulli"), ConfigError for a

@@ -11,6 +11,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from turngate.part_calls import Unusable, handed
 from turngate.trainer.curriculum.base import CurriculumPart, Numbers, Places, Supply, TaskPool
 from turngate.trainer.curriculum.pass_rates import (
     PassRates,
@@ -102,9 +103,21 @@ class PoolCurriculum(ABC):
         now = derive_seed(self.step, self.n_taken)
         counts = shares([pool.weight for pool in self.pools], n, seed=seed, step=now)
         rng = np.random.default_rng(derive_seed(seed, now))
-        return [
-            int(place) for number, count in enumerate(counts) for place in self.choose(self.free(number), count, rng)
-        ]
+        return [place for number, count in enumerate(counts) for place in self._chosen(self.free(number), count, rng)]
+
+    def _chosen(self, free_P: Places, n: int, rng: np.random.Generator) -> list[int]:
+        """What ``choose`` answers. Raises PartError for anything but at most ``n`` of the places, each once."""
+
+        def read(found: object) -> list[int]:
+            places = np.asarray(found)
+            if len(places) and places.dtype.kind not in "iu":
+                raise Unusable(f"its dtype is {places.dtype}")
+            if len(places) > n or len(set(places.tolist())) < len(places) or not np.isin(places, free_P).all():
+                raise Unusable
+            return [int(place) for place in places]
+
+        must = f"at most {n} of the places that it is given, int[P], each once"
+        return handed("curriculum", self.choose, free_P, n, rng, take=read, must=must)
 
     # --- the protocol of a curriculum ---------------------------------------------------------------------------------
 
@@ -139,11 +152,11 @@ class PoolCurriculum(ABC):
 
     def save(self, path: Path) -> None:
         """Write the state as JSON."""
-        path.write_text(json.dumps(self.state()))
+        path.write_text(json.dumps(self.state()), encoding="utf-8")
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError if the tasks are others."""
-        self.restore(json.loads(path.read_text()))
+        self.restore(json.loads(path.read_text(encoding="utf-8")))
 
     # --- for subclasses -----------------------------------------------------------------------------------------------
 
@@ -183,7 +196,6 @@ class LearnabilityPart(PoolPart):
     """Share of the draws that ignore pass rates, so that no estimate goes stale."""
 
     def open(self, supply: Supply) -> Learnability:
-        """See ``Learnability``."""
         return Learnability(self, supply)
 
 
@@ -222,7 +234,6 @@ class BandPart(PoolPart):
         return self
 
     def open(self, supply: Supply) -> Band:
-        """See ``Band``."""
         return Band(self, supply)
 
 

@@ -80,7 +80,6 @@ class PclPart(PoolPart):
     """Learning rate of the predictor, which takes one step of gradient descent per training step."""
 
     def open(self, supply: Supply) -> Pcl:
-        """See ``Pcl``."""
         return Pcl(self, supply)
 
 

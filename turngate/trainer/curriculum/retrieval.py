@@ -28,7 +28,6 @@ class Ur2Part(PoolPart):
     """Pass rate without documents up to which search is offered. A question that was not asked so lately has 0.5."""
 
     def open(self, supply: Supply) -> Ur2:
-        """See ``Ur2``."""
         return Ur2(self, supply)
 
 

@@ -57,7 +57,6 @@ class DumpPart(PoolPart):
     """How evenly sources are drawn: small values nearly always take the best one."""
 
     def open(self, supply: Supply) -> Dump:
-        """See ``Dump``."""
         return Dump(self, supply)
 
 
@@ -126,7 +125,7 @@ class Dump(PoolCurriculum):
         super().learn(results)
         for place, scores in results.items():
             name = self._names[place]
-            found = absolute_advantages(np.array([score.total for score in scores]))
+            found = absolute_advantages(np.array([score.compared.total for score in scores]))
             self._latest[name].extend(found.tolist())
             self._n[name] += len(found)
 

@@ -82,7 +82,6 @@ class InOrderPart(CurriculumPart):
     type: Literal["order"] = "order"
 
     def open(self, supply: Supply) -> InOrder:
-        """See ``InOrder``."""
         return InOrder(supply)
 
 
@@ -122,11 +121,11 @@ class InOrder:
 
     def save(self, path: Path) -> None:
         """Write how far the order is ahead of the steps."""
-        path.write_text(json.dumps({"ahead": self._ahead}))
+        path.write_text(json.dumps({"ahead": self._ahead}), encoding="utf-8")
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
-        self._ahead = int(json.loads(path.read_text())["ahead"])
+        self._ahead = int(json.loads(path.read_text(encoding="utf-8"))["ahead"])
 
     def _next(self, n: int) -> list[Task]:
         found: list[Task] = []

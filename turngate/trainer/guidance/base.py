@@ -10,7 +10,7 @@ from turngate.parts import Part
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import JSON, Metrics, ScoredGroup, Task
 
-Need: TypeAlias = Literal["hints", "solutions"]
+Need: TypeAlias = Literal["hints", "solutions", "other_goals"]
 """What a guide asks an environment for."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,11 +19,12 @@ from turngate.trainer.memory import (
     Experience,
     Memory,
     Operation,
-    guidance_of,
+    Recalled,
     read_operations,
+    recalled,
     shown_ids,
 )
-from turngate.types import JSON, Guidance, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
+from turngate.types import JSON, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
 MOST_NEW = 2
 """Most rules that are drawn from one group."""
@@ -56,18 +57,23 @@ _MERGE = (
 class MemoryGuidePart(WritingGuidePart):
     """Experience memory (Training-Free GRPO, https://arxiv.org/abs/2510.08191): a model compares siblings that did
     differently well, and adds, updates and deletes general rules, which episodes are shown at their beginning. With
-    learner.type = "frozen" nothing else is learned."""
+    learner.type = "frozen" nothing else is learned.
+
+    Left out of the paper: that every episode is shown the whole library, which is not the default here, because nobody
+    is left then to tell what a rule is worth; set most = "all" and share = 1.0 for that.
+    """
 
     type: Literal["memory"] = "memory"
-    most: int = Field(5, ge=1)
-    """Most rules that an episode is shown: those with the largest upper bound of what they add to success."""
-    share: float = Field(0.5, gt=0, lt=1)
+    most: Literal["all"] | Annotated[int, Field(ge=1)] = 5
+    """Most rules that an episode is shown: those with the largest upper bound of what they add to success. all: every
+    rule about its environment."""
+    share: float = Field(0.5, gt=0, le=1)
     """Share of the siblings that are shown the memory, at least one; the others, at least one, tell what the rules are
-    worth."""
+    worth. With 1 all are shown it, so no rule is ever retired."""
 
     def open(self, helpers: Helpers) -> MemoryGuide:
         """A guide with an empty memory."""
-        return MemoryGuide(most=self.most, share=self.share)
+        return MemoryGuide(helpers, most=self.most, share=self.share)
 
 
 class MemoryGuide(WritingGuide):
@@ -75,22 +81,29 @@ class MemoryGuide(WritingGuide):
 
     A group whose siblings did all equally well, all 0 or all 1, yields no operations, as in the paper. The four
     questions are the paper's: a summary of each episode, rules from the comparison of siblings, operations on the
-    memory for each group, and one revision for the step. A reply that cannot be read changes nothing and is counted.
+    memory for each group, and one revision for the step. A reply that cannot be read changes nothing and is counted. No
+    rule is kept that holds the answer of a task whose episodes the model was shown, and no task is shown a rule that
+    holds its answer.
     """
 
-    def __init__(self, *, most: int, share: float) -> None:
+    def __init__(self, helpers: Helpers, *, most: int | Literal["all"], share: float) -> None:
         self.memory = Memory()
+        self._helpers = helpers
         self._most, self._share = most, share
         self._counts: Counter[str] = Counter()
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The last siblings are shown the memory of the environment."""
-        shown = max(1, min(group_size - 1, round(self._share * group_size)))
-        return Plan(entries=(None,) * (group_size - shown) + (self.remembered(task),) * shown)
+        shown = group_size if self._share == 1 else max(1, min(group_size - 1, round(self._share * group_size)))
+        remembered = self.recalled(task)
+        self._counts["withheld"] += len(remembered.withheld)
+        return Plan(entries=(None,) * (group_size - shown) + (remembered.guidance,) * shown)
 
-    def remembered(self, task: Task) -> Guidance | None:
-        """The rules that an episode of ``task`` is shown now; None as long as there are none."""
-        return guidance_of(self.memory.retrieve(task.env_id, self._most))
+    def recalled(self, task: Task) -> Recalled:
+        """The rules that an episode of ``task`` is shown now, and those that are withheld from it."""
+        most = len(self.memory.entries) if self._most == "all" else self._most
+        entries = self.memory.retrieve(task.env_id, most)
+        return recalled(entries, task, self._helpers.secrets(task)) if entries else Recalled(guidance=None)
 
     async def write(self, groups: Sequence[ScoredGroup], wave: int, writer: Writer, seed: int) -> None:
         """Revise the memory by what the groups show, environment by environment."""
@@ -116,7 +129,8 @@ class MemoryGuide(WritingGuide):
         self._counts["retired"] += len(self.memory.retire())
 
     def metrics(self) -> Metrics:
-        """The size of the memory, and what was done to it in this step (``guide/memory_…``)."""
+        """The size of the memory, what was done to it in this step, and how many rules were withheld, each counted once
+        for each task (``guide/memory_…``)."""
         counts, self._counts = self._counts, Counter()
         named = {f"guide/memory_{name}": float(count) for name, count in sorted(counts.items())}
         return {"guide/memory_size": float(len(self.memory.entries)), **named}
@@ -158,7 +172,7 @@ class MemoryGuide(WritingGuide):
             plans = [self._operations(reply) for reply in merged.values()]
         tasks = [group.task for group in groups.values()]
         for plan in plans:
-            self._counts += self.memory.apply(plan, domain=domain, tasks=tasks)
+            self._counts += self.memory.apply(plan, domain=domain, tasks=tasks, secrets=self._helpers.secrets)
 
     def _rules(self, reply: str) -> list[str]:
         """The rules that a comparison found; none, and counted, if the reply cannot be read."""

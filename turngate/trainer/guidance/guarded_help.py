@@ -11,7 +11,7 @@ from turngate.agents.lent import Lent
 from turngate.envs.leak import held
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
-from turngate.types import Metrics, Task
+from turngate.types import Metrics, Task, storable
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,8 @@ class LeakGuard:
         return True
 
     def allowed(self, task: Task, plan: Plan) -> Plan:
-        """The plan without texts that give the task away: an episode that was to have one is played without it."""
+        """The plan without texts that give the task away: an episode that was to have one is played without it. Texts
+        become storable."""
         entries = [self._allowed(task, entry) for entry in plan.entries]
         same = all(one is other for one, other in zip(entries, plan.entries, strict=True))
         return plan if same else replace(plan, entries=entries)
@@ -63,11 +64,13 @@ class LeakGuard:
         if entry is None or isinstance(entry, Lent):  # another policy acts: there is no text
             return entry
         guidance = entry.guidance if isinstance(entry, Forced) else entry
-        if not guidance.text:
+        text = storable(guidance.text)
+        if self.refuses(text, task, kind=guidance.kind, level=guidance.level):
+            return replace(entry, guidance=replace(guidance, text="")) if isinstance(entry, Forced) else None
+        if text == guidance.text:
             return entry
-        if not self.refuses(guidance.text, task, kind=guidance.kind, level=guidance.level):
-            return entry
-        return replace(entry, guidance=replace(guidance, text="")) if isinstance(entry, Forced) else None
+        kept = replace(guidance, text=text)
+        return replace(entry, guidance=kept) if isinstance(entry, Forced) else kept
 
 
 class GuardedHelp:
@@ -78,22 +81,17 @@ class GuardedHelp:
 
     @property
     def seed(self) -> int:
-        """See ``Helpers``."""
         return self._helpers.seed
 
     def hint(self, task: Task, level: int) -> str | None:
-        """See ``Helpers``."""
         text = self._helpers.hint(task, level)
         return None if text is None or self._guard.refuses(text, task, kind="hint", level=level) else text
 
     def hint_levels(self, task: Task) -> int:
-        """See ``Helpers``."""
         return self._helpers.hint_levels(task)
 
     def solutions(self, task: Task) -> Sequence[Sequence[str]]:
-        """See ``Helpers``."""
         return self._helpers.solutions(task)
 
     def secrets(self, task: Task) -> Sequence[str]:
-        """See ``Helpers``."""
         return self._helpers.secrets(task)

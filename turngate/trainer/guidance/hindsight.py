@@ -33,7 +33,11 @@ class HindsightPart(GuidePart):
     ``R ← R + alpha·(R′ − R)`` for each failure of reward R whose rewrite got R′: what is easily mended is worth more.
     The bonus stands in the ledger as "hindsight"; rescoring, which sees one episode at a time, leaves it out. Rewrites
     are learned from under the context without the lists; the loss of such rows is that of loss.guided. Source: the code
-    of HeRL (https://github.com/sikelifei/HeRL), where a text is rewritten as a whole.
+    of HeRL (https://github.com/sikelifei/HeRL).
+
+    Left out of the paper: rewriting a text as a whole (here from the first unmet turn on), help for groups that have a
+    success but not the full score, the bonus as a share of every token (here it is paid in the last turn), and the
+    gamma of 1 that its scripts have for instructions; set loss.guided = {gamma = 1.0} for that.
     """
 
     type: Literal["herl"] = "herl"
@@ -109,14 +113,19 @@ class Hindsight(Guide):
         return {"guide/hindsight_bonus": float(np.mean(bonuses))} if bonuses else {}
 
     def _with_bonus(self, score: Score, rewritten: float) -> Score:
-        bonus = hindsight_bonus(score.total, rewritten, alpha=self._alpha, cap=self._cap)
+        bonus = hindsight_bonus(score.compared.total, rewritten, alpha=self._alpha, cap=self._cap)
         self._bonuses.append(bonus)
         if not bonus:
             return score
-        reward_T = score.reward_T.copy()
-        reward_T[-1:] += bonus
-        event = RewardEvent(name=BONUS, kind="process", turn=None, value=bonus, weight=1.0)
-        return replace(score, ledger=(*score.ledger, event), reward_T=reward_T)
+        return _paid_more(score, RewardEvent(name=BONUS, kind="process", turn=None, value=bonus, weight=1.0))
+
+
+def _paid_more(score: Score, event: RewardEvent) -> Score:
+    """The score with one more payment, for the whole episode."""
+    reward_T = score.reward_T.copy()
+    reward_T[-1:] += event.paid
+    filled = None if score.filled is None else _paid_more(score.filled, event)
+    return replace(score, ledger=(*score.ledger, event), reward_T=reward_T, filled=filled)
 
 
 def best_drafts(group: ScoredGroup) -> list[int]:
@@ -127,7 +136,7 @@ def best_drafts(group: ScoredGroup) -> list[int]:
         for at, (one, score) in enumerate(zip(group.trajectories, group.scores, strict=True))
         if score.usable and unguided(one) and one.turns and not solved(score)
     ]
-    return sorted(places, key=lambda at: (-group.scores[at].total, -len(met(group.scores[at], True)), at))
+    return sorted(places, key=lambda at: (-group.scores[at].compared.total, -len(met(group.scores[at], True)), at))
 
 
 def note(score: Score) -> str:
@@ -146,5 +155,6 @@ def _rewards_of_rewrites(played: ScoredGroup) -> dict[str, float]:
     found: dict[str, float] = {}
     for one, score in zip(played.trajectories, played.scores, strict=True):
         if one.parent is not None and one.guidance is not None and score.usable:
-            found[one.parent[0]] = max(score.total, found.get(one.parent[0], score.total))
+            total = score.compared.total
+            found[one.parent[0]] = max(total, found.get(one.parent[0], total))
     return found

@@ -33,9 +33,11 @@ class LadderPart(GuidePart):
     """Scaf-GRPO: where all siblings fail, hints are tried from the least to the most, and the first success replaces
     one of the failures.
 
-    Source: https://arxiv.org/abs/2510.19807. There the hint stays in the context that is learned from, and all levels
-    are tried at once; here one after the other, which costs as many episodes as the level that helps. Known weakness:
+    Source: https://arxiv.org/abs/2510.19807. There the hint stays in the context that is learned from. Known weakness:
     the one success gets nearly all credit of its group.
+
+    Left out of the paper: trying all levels at once (here one after the other, which costs as many episodes as the
+    level that helps), and 50 exempt steps as the default, as its code has them; set exempt_steps = 50 for these.
     """
 
     type: Literal["ladder"] = "ladder"
@@ -90,6 +92,9 @@ class GuideGrpoPart(GuidePart):
 
     Source: https://arxiv.org/abs/2506.13923 and its code, where the group that failed is dropped and the second one is
     kept only if it is mixed; here the filter "varied" does both. The loss of such rows is that of loss.guided.
+
+    Left out of the paper: γ as the 0.9 quantile of the ratios, which is not the default here; set loss.guided =
+    {gamma = "quantile"} for that.
     """
 
     type: Literal["guide"] = "guide"

@@ -16,6 +16,7 @@ from turngate.trainer.guidance.results import solved, unguided
 from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
 from turngate.trainer.memory import MOST_WORDS, copied
+from turngate.trainer.voices import other_voice
 from turngate.types import Guidance, Metrics, ScoredGroup, Trajectory
 
 LESSON = "lesson"
@@ -96,7 +97,7 @@ class MetaExperience(WritingGuide):
             lesson = read_lesson(reply)
             if isinstance(lesson, Fault):
                 self._counts["unreadable"] += 1
-            elif copied(lesson, pairs[name][0].task):
+            elif copied(lesson, pairs[name][0].task) or other_voice(lesson):
                 self._counts["refused_texts"] += 1
             else:
                 self._lessons[name] = lesson
@@ -123,7 +124,8 @@ class MetaExperience(WritingGuide):
         self._lessons = {}
 
     def metrics(self) -> Metrics:
-        """``guide/validated`` lessons, ``guide/unreadable`` replies, ``guide/refused_texts`` that named the task."""
+        """``guide/validated`` lessons, ``guide/unreadable`` replies, ``guide/refused_texts`` that named the task or
+        spoke in another voice."""
         counts, self._counts = self._counts, Counter()
         return {f"guide/{name}": float(counts[name]) for name in ("validated", "unreadable", "refused_texts")}
 

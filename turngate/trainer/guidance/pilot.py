@@ -101,7 +101,7 @@ class Pilot(WritingGuide):
         self._plans = {}
 
     def metrics(self) -> Metrics:
-        """``guide/unreadable`` replies were no plans, ``guide/refused_texts`` held the answer."""
+        """``guide/unreadable`` replies were no plans, ``guide/refused_texts`` see ``refused``."""
         counts, self._counts = self._counts, Counter()
         return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_texts")}
 

@@ -38,7 +38,6 @@ class G2rpoAPart(GuidePart):
     """Most turns of a prefix."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         if self.siblings >= group_size:
             raise ConfigError(f"guide.siblings is {self.siblings}; at least one of {group_size} must go without")
         if self.length > self.longest:
@@ -127,7 +126,6 @@ class ReverseCurriculumPart(GuidePart):
     tasks come only once."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         need_four(group_size)
         if self.low >= self.high:
             raise ConfigError(f"guide.low {self.low} must be less than guide.high {self.high}")

@@ -49,7 +49,6 @@ class StepHintPart(GuidePart):
     """Siblings that begin after each prefix; they are compared with each other."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         guided = self.siblings * (self.parts - 1)
         if guided > group_size / 2:
             raise ConfigError(
@@ -147,7 +146,6 @@ class OraclePrefixPart(GuidePart):
     """Turns that the solution takes; one fewer than it has at most."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         need_four(group_size)
 
     def open(self, helpers: Helpers) -> OraclePrefix:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from turngate.agents.branches import root
 from turngate.agents.forced import Forced
+from turngate.agents.given import given_again
 from turngate.errors import ConfigError
 from turngate.parts import import_object
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
@@ -43,7 +44,7 @@ def retry_from(
     if not 0 <= turn < len(trajectory.turns):
         raise ValueError(f"turn {turn} to try again from; '{trajectory.id}' has {len(trajectory.turns)} turns")
     return Forced(
-        turns=tuple(one.action.text for one in trajectory.turns[:turn]),
+        turns=tuple(map(given_again, trajectory.turns[:turn])),
         keys=tuple(one.observation.state_key for one in trajectory.turns[1 : turn + 1]),
         guidance=Guidance(
             kind="correction",
@@ -97,7 +98,6 @@ class ReflectPart(GuidePart):
         return self
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         if group_size < 4:
             raise ConfigError(f"guide: half of {group_size} siblings play first; train.group_size must be at least 4")
 

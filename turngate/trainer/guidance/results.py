@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from turngate.trainer.evaluate import SUCCESS
 from turngate.types import Metrics, Score, ScoredGroup, Task, Trajectory
 
 By: TypeAlias = Literal["task", "env"]
@@ -30,8 +29,8 @@ def n_unguided(trajectories: Sequence[Trajectory]) -> int:
 
 
 def solved(score: Score) -> bool:
-    """Whether an episode can be used and reached the full outcome."""
-    return score.usable and (score.outcome or 0.0) >= SUCCESS
+    """Whether an episode can be used and is a success by its rubric."""
+    return score.usable and bool(score.success)
 
 
 def success_rate(scores: Iterable[Score]) -> float | None:

@@ -27,7 +27,6 @@ class SpeedPart(GuidePart):
     """Siblings that play first; the rest of train.group_size follows."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         if self.first >= group_size:
             raise ConfigError(f"guide.first is {self.first}, which leaves no more of {group_size} siblings to play on")
 

@@ -40,7 +40,6 @@ class SecondPolicyPart(GuidePart):
     """Share of the siblings in which the other one takes turns: at least two, so that they can be compared."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         if group_size < 3:
             raise ConfigError(
                 f"guide: two siblings get the second policy; train.group_size {group_size} leaves none alone"

@@ -94,7 +94,6 @@ class SeelePart(GuidePart):
     tasks come only once."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         if min(self.rounds) < 2 or sum(self.rounds) != group_size:
             raise ConfigError(
                 f"guide.rounds {list(self.rounds)} must be numbers of at least 2 that sum to train.group_size, "

@@ -74,7 +74,7 @@ class SelfHints(WritingGuide):
         return Plan(entries=[hint] * n_unguided(group.trajectories), into="own")
 
     def metrics(self) -> Metrics:
-        """``guide/unreadable`` replies were no hints, ``guide/refused_texts`` held the answer."""
+        """``guide/unreadable`` replies were no hints, ``guide/refused_texts`` see ``refused``."""
         counts, self._counts = self._counts, Counter()
         return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_texts")}
 

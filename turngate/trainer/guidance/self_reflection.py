@@ -15,6 +15,7 @@ from turngate.trainer.guidance.reflect import retry_from
 from turngate.trainer.guidance.results import solved, unguided
 from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
+from turngate.trainer.voices import other_voice
 from turngate.types import Metrics, ScoredGroup, Task, Trajectory, derive_seed
 
 OUTCOMES = ("success", "success_but_inefficient", "failure")
@@ -74,7 +75,6 @@ class SelfReflectionPart(WritingGuidePart):
     """Whether the suggestion is taken out of the context that is learned from, as in the paper."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         if group_size < 4:
             raise ConfigError(f"guide: half of {group_size} siblings play first; train.group_size must be at least 4")
 
@@ -105,6 +105,8 @@ class SelfReflecting(WritingGuide):
             found = read_reflection(reply, len(attempts[name][0].turns))
             if isinstance(found, Fault):
                 self._counts["unreadable"] += 1
+            elif other_voice(found.suggestion):
+                self._counts["refused_texts"] += 1
             else:
                 self._reflections[name] = found
 
@@ -128,9 +130,10 @@ class SelfReflecting(WritingGuide):
         self._reflections = {}
 
     def metrics(self) -> Metrics:
-        """``guide/unreadable`` replies gave no retry; ``guide/doubted`` retries are of attempts that had succeeded."""
+        """``guide/unreadable`` replies and ``guide/refused_texts``, which spoke in another voice, gave no
+        retry; ``guide/doubted`` retries are of attempts that had succeeded."""
         counts, self._counts = self._counts, Counter()
-        return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "doubted")}
+        return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_texts", "doubted")}
 
 
 def _attempts(groups: Sequence[ScoredGroup]) -> list[tuple[Trajectory, ScoredGroup, int]]:

@@ -169,7 +169,6 @@ class LuffyPart(GuidePart):
     """Siblings of each group that are solutions; where a task has fewer different ones, fewer."""
 
     def check(self, group_size: int) -> None:
-        """See ``GuidePart``."""
         if self.rows > group_size - 1:
             raise ConfigError(f"guide.rows is {self.rows}, which leaves none of {group_size} siblings to the policy")
 

@@ -14,6 +14,7 @@ from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import all_failed, n_unguided, solved, unguided
 from turngate.trainer.guidance.transcripts import Piece, begun, facts_of, prompt_of, steps_of
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
+from turngate.trainer.voices import other_voice
 from turngate.types import Guidance, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
 HelpKind: TypeAlias = Literal["plan", "feedback", "pointer"]
@@ -91,7 +92,7 @@ class Teacher(WritingGuide):
         self._help = {}
 
     def metrics(self) -> Metrics:
-        """``guide/refused_texts`` held the answer; ``guide/unsolved_helped`` tasks failed with help too."""
+        """``guide/refused_texts`` see ``refused``; ``guide/unsolved_helped`` tasks failed with help too."""
         counts, self._counts = self._counts, Counter()
         return {f"guide/{name}": float(counts[name]) for name in ("refused_texts", "unsolved_helped")}
 
@@ -110,7 +111,7 @@ def best_failure(group: ScoredGroup) -> tuple[Trajectory, Score]:
         for one, score in zip(group.trajectories, group.scores, strict=True)
         if score.usable and unguided(one) and not solved(score)
     ]
-    return max(pairs, key=lambda pair: pair[1].total)
+    return max(pairs, key=lambda pair: pair[1].compared.total)
 
 
 def solution_piece(helpers: Helpers, task: Task) -> list[Piece]:
@@ -120,5 +121,6 @@ def solution_piece(helpers: Helpers, task: Task) -> list[Piece]:
 
 
 def refused(text: str, task: Task, helpers: Helpers) -> bool:
-    """Whether a text that was written for the agent gives its task away (see ``turngate.envs.leak``)."""
-    return bool(held(text, helpers.secrets(task), task.prompt))
+    """Whether a text that was written for the agent gives its task away (see ``turngate.envs.leak``), or speaks in
+    another voice (see ``turngate.trainer.voices``)."""
+    return bool(held(text, helpers.secrets(task), task.prompt)) or other_voice(text)

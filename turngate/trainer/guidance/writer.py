@@ -1,7 +1,8 @@
 """Guides in which a model writes words: who is asked, within which limits, and what happens when nobody answers.
 
 The model is named as a judge is: the running policy, another model in this process, or a server. A text that is not
-there in time is missing: it is counted, and the guide goes on without help.
+there in time is missing, and so is one that was cut off because it became too long: how it would have ended is
+unknown. Each is counted, and the guide goes on without help.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pydantic import model_validator
 
 from turngate.agents.rollout import Player
 from turngate.judging import Ask, JudgePart, JudgeSettings, PolicyJudge, Reply, Speaker
+from turngate.part_calls import handed_later, ignored
 from turngate.rewards.judge import Fault, FaultKind
 from turngate.rewards.judge.replies import is_refusal
 from turngate.trainer.guidance.base import Guide, GuidePart
@@ -36,7 +38,8 @@ class Writer:
         self._counts: Counter[str] = Counter()
 
     async def write(self, prompts: Mapping[str, str], *, seed: int) -> dict[str, str]:
-        """The text for each prompt, by name; without those that were not written in time, which are counted."""
+        """The text for each prompt, by name; without those that were not written in time or were cut off, which are
+        counted."""
         texts: dict[str, str] = {}
         faults: list[Fault] = []
         queue = iter(sorted(prompts))
@@ -48,15 +51,18 @@ class Writer:
             first = errors.exceptions[0]
             raise first from first.__cause__
         self._counts["asked"] += len(prompts)
-        self._counts["unreachable"] += len(faults)
+        cut_off = sum(fault.kind is FaultKind.CUT_OFF for fault in faults)
+        self._counts["cut_off"] += cut_off
+        self._counts["unreachable"] += len(faults) - cut_off
         if faults:
             _log.warning("%d of %d texts were not written: %s", len(faults), len(prompts), faults[0].detail)
         return texts
 
     def metrics(self) -> Metrics:
-        """How many texts were asked for and how many were not written, since the last call (``guide/writer_…``)."""
+        """How many texts were asked for, how many were not written and how many were cut off, since the last call
+        (``guide/writer_…``)."""
         counts, self._counts = self._counts, Counter()
-        return {f"guide/writer_{name}": float(counts[name]) for name in ("asked", "unreachable")}
+        return {f"guide/writer_{name}": float(counts[name]) for name in ("asked", "unreachable", "cut_off")}
 
     async def _lane(
         self, queue: Iterator[str], prompts: Mapping[str, str], texts: dict[str, str], faults: list[Fault], seed: int
@@ -94,6 +100,9 @@ class Writer:
                 reply = await self._speaker.say(ask)
         except TimeoutError:
             return Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail=f"no reply within {limit_s:.3g} s"))
+        if reply.fault is not None and reply.fault.kind is FaultKind.CUT_OFF:
+            detail = f"it was longer than {ask.max_tokens} tokens; raise guide.speaker.max_tokens"
+            return Reply(fault=Fault(kind=FaultKind.CUT_OFF, detail=detail), again=False)
         if reply.fault is None and is_refusal(reply.text):
             return Reply(fault=Fault(kind=FaultKind.REFUSAL, detail=reply.text[:200]))
         return reply
@@ -143,10 +152,12 @@ async def opened_writer(part: GuidePart, player: Player) -> AsyncIterator[Writer
 async def prepare(guide: Guide, writer: Writer | None, tasks: Sequence[Task], *, seed: int) -> None:
     """Let a guide that writes do so before a step is planned; the others have nothing to write."""
     if isinstance(guide, WritingGuide) and writer is not None:
-        await guide.prepare(tasks, writer, derive_seed(seed, "guide", "prepare"))
+        own = derive_seed(seed, "guide", "prepare")
+        await handed_later("guide", guide.prepare, tasks, writer, own, take=ignored, must="")
 
 
 async def consult(guide: Guide, writer: Writer | None, groups: Sequence[ScoredGroup], *, wave: int, seed: int) -> None:
     """Let a guide that writes do so before it is asked for wave number ``wave``."""
     if isinstance(guide, WritingGuide) and writer is not None:
-        await guide.write(groups, wave, writer, derive_seed(seed, "guide", wave))
+        own = derive_seed(seed, "guide", wave)
+        await handed_later("guide", guide.write, groups, wave, writer, own, take=ignored, must="")

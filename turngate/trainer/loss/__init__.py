@@ -3,11 +3,13 @@
 Importing this package defines every shipped part and loads no torch, which is imported when a loss is computed.
 
 * ``tokens``: the data that a loss is computed from; ``base``: the families of parts;
-* ``objectives``, ``covariance``, ``thought_ratio``, ``corrections``, ``entropy``, ``kl``, ``shaping``: the parts;
+* ``objectives``, ``imitation``, ``covariance``, ``thought_ratio``, ``corrections``, ``entropy``, ``kl``,
+  ``convex_kl``, ``shaping``: the parts;
 * ``policy_loss``: puts the parts together; ``settings``: the section ``loss`` of a config.
 """
 
 from turngate.trainer.loss.base import Correction, Gain, Objective, Penalty, Shaping
+from turngate.trainer.loss.convex_kl import ConvexKl
 from turngate.trainer.loss.corrections import (
     DivergenceRejection,
     GeometricRejection,
@@ -18,6 +20,7 @@ from turngate.trainer.loss.corrections import (
 )
 from turngate.trainer.loss.covariance import ClipCov, KlCov
 from turngate.trainer.loss.entropy import EntropyBonus, Siren
+from turngate.trainer.loss.imitation import ALol, NoObjective, WeighedImitation
 from turngate.trainer.loss.kl import KlPenalty
 from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
 from turngate.trainer.loss.policy_loss import PolicyLoss
@@ -27,9 +30,11 @@ from turngate.trainer.loss.thought_ratio import GtrClipped
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
 
 __all__ = [
+    "ALol",
     "Cispo",
     "ClipCov",
     "Clipped",
+    "ConvexKl",
     "Correction",
     "DivergenceRejection",
     "EntropyBonus",
@@ -45,6 +50,7 @@ __all__ = [
     "Masked",
     "Needs",
     "NegativeDriftMask",
+    "NoObjective",
     "Objective",
     "Penalty",
     "PolicyLoss",
@@ -58,5 +64,6 @@ __all__ = [
     "Tokens",
     "Truncated",
     "VetoRejection",
+    "WeighedImitation",
     "needs_of",
 ]

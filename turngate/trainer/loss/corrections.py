@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from turngate.parts import when_used
+from turngate.trainer.loss.answers import factor_of_tokens
 from turngate.trainer.loss.base import Correction
 from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Tokens, Unit, mean_over, owners, sum_over
 from turngate.types import Metrics
@@ -196,7 +197,7 @@ def weight_of(corrections: Sequence[Correction], tokens: Tokens) -> torch.Tensor
         log_rho = log_rho_of(tokens)
         weight = torch.ones_like(log_rho)
         for correction in corrections:
-            weight = weight * correction(log_rho, tokens)
+            weight = weight * factor_of_tokens(correction, log_rho, tokens)
         return weight
 
 

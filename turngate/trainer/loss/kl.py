@@ -1,6 +1,7 @@
 """Staying close to a reference model: estimators of KL(π ‖ π_ref) per token, and a penalty with the right gradient.
 
-x = log π − log π_ref of a token sampled from π, in nats (Schulman 2020, http://joschu.net/blog/kl-approx.html):
+x = log π − log π_ref of a token sampled from π, in nats (Schulman 2020, http://joschu.net/blog/kl-approx.html). Both
+are at the sampler's temperature, over the whole vocabulary, after the same tokens, so equal models have x = 0:
 
 ==== ================ ============================== ====================================================
 k1   x                unbiased, can be negative      as a loss: gradient 0 in expectation
@@ -10,6 +11,16 @@ k3   e^{−x} − 1 + x   unbiased, never negative       as a loss: the gradient
 
 So here the value that is reported and the gradient are chosen separately. For KL as part of the reward see
 ``signals.kl_reward``.
+
+With top-p or top-k, tokens are sampled from π_T = π/S on the kept set K, of mass S = Σ_K π, and x still compares π with
+π_ref: π_T against an uncut π_ref would differ by −log S without any update, and against a π_ref cut by itself it can be
+infinite. No token outside K is ever sampled, so the estimates are about K alone:
+
+    E[k3]      = (1/S) Σ_K (π·x − π + π_ref)      at least 0, and 0 where π = π_ref on K; not KL(π ‖ π_ref)
+    E[x ∇log π] = (1/S) Σ_K x·∇π                  the gradient of that sum, K and S held fixed
+
+k1 and k2 have the means ``(1/S) Σ_K π·x`` and ``(1/S) Σ_K π·x²/2``. Nothing holds what lies outside K, which is not
+sampled either. With S → 1 all of this becomes the table above.
 """
 
 from __future__ import annotations
@@ -58,7 +69,9 @@ def adapted(coef: float, kl: float, *, target: float, n: int, horizon: int) -> f
 class KlPenalty(Penalty):
     """KL penalty: keeps the policy close to the model that training began from.
 
-    ``coef·Σ w·ρ·k`` with k = ``estimator`` per token, ρ = sg(π/μ) to the sampler, at most 10.
+    ``coef·Σ w·ρ·k`` with k = ``estimator`` per token, ρ = sg(π_T/μ) to the sampler, at most 10, where π_T is π as top-p
+    and top-k cut it. Of a token that was sampled with a hint which learning leaves out, π and π_ref are without the
+    hint and μ is with it, so ρ is the ratio of two contexts, as in ``shaping``.
 
     ``gradient="exact"`` (default): whatever k is reported, the gradient is ``coef·Σ w·ρ·x·∇log π``, which is unbiased
     for ∇KL(π ‖ π_ref), on-policy and off-policy (up to the bound of ρ). It equals autograd of ρ·k2, and of r·k3 with r
@@ -67,8 +80,8 @@ class KlPenalty(Penalty):
     of which a warning is logged once.
 
     With ``target`` and ``horizon`` (both or neither) the coefficient adapts after each batch (see ``adapted``); it is
-    saved with the learner. The default coef of 1e-3 is a common one. At π = π_ref value and gradient are
-    0. Needs ``reference_logprob``.
+    saved with the learner. The default coef of 1e-3 is a common one. At π = π_ref value and gradient are 0, however
+    tokens are sampled; the module says what is estimated with top-p or top-k. Needs ``reference_logprob``.
     """
 
     type: Literal["kl"] = "kl"
@@ -121,11 +134,11 @@ class KlPenalty(Penalty):
         measured = float(self._weighted(tokens, k).detach().sum()) / tokens.total
         if self.gradient == "exact":
             cut = x.detach().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-            k = k.detach() + cut * (tokens.logprob - tokens.logprob.detach())
+            k = k.detach() + cut * (tokens.whole_logprob - tokens.whole_logprob.detach())
         return coef * self._weighted(tokens, k).sum(), {"policy/kl_to_reference_nats": measured}
 
     def _x(self, tokens: Tokens) -> torch.Tensor:
-        return tokens.logprob - tokens.required("reference_logprob", "KlPenalty")
+        return tokens.whole_logprob - tokens.required("reference_logprob", "KlPenalty")
 
     def _weighted(self, tokens: Tokens, k: torch.Tensor) -> torch.Tensor:
         to_sampler = (tokens.logprob.detach() - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)

@@ -15,6 +15,16 @@ from typing import TYPE_CHECKING
 from turngate.errors import ConfigError
 from turngate.parts import when_used
 from turngate.trainer.contexts import Origin
+from turngate.trainer.loss.answers import (
+    Needing,
+    gain_of_tokens,
+    needs_of_part,
+    surveyed_objective,
+    surveyed_penalty,
+    surveyed_shaping,
+    term_of_tokens,
+    value_of_tokens,
+)
 from turngate.trainer.loss.base import Correction, Gain, GainOf, Objective, Penalty, PenaltyOf, ShapedOf, Shaping
 from turngate.trainer.loss.corrections import mean_weight, offpolicy_metrics, weight_of
 from turngate.trainer.loss.objectives import Clipped
@@ -26,6 +36,10 @@ if TYPE_CHECKING:
     import torch
 else:
     torch = when_used("torch")
+
+
+BY_POLICY = (Origin.OWN, Origin.HINTED, Origin.REPLAYED)
+"""Origins of the tokens that a policy wrote, this one or an earlier one: those that penalties are about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +56,8 @@ class PolicyLoss:
     tokens more weight, unless ``normalize`` is set. If all are rejected, the policy loss is 0.
 
     Tokens that the policy wrote under a hint which learning leaves out, and an expert's, have a shaping of their own,
-    ``guided`` and ``experts``, in place of objective and corrections; an expert's are in no penalty either.
+    ``guided`` and ``experts``, in place of objective and corrections; an expert's are in no penalty either. Tokens of
+    replayed episodes have one, ``replayed``, if it is set; else they are learned like fresh ones.
 
     Raises ConfigError for a combination that would count a ratio twice or have no effect.
     """
@@ -55,6 +70,7 @@ class PolicyLoss:
     seed: int = 0
     guided: Shaping = field(default_factory=Shaped)
     experts: Shaping | None = None
+    replayed: Shaping | None = None
 
     def __post_init__(self) -> None:
         if self.objective.uses_ratio and not self.decoupled:
@@ -80,33 +96,51 @@ class PolicyLoss:
     def needs(self) -> Needs:
         """What all parts need together. Raises ConfigError if the needs of two of them exclude each other."""
         whole = Needs(proximal=self.decoupled, survey=self.normalize)
-        needs = [self.objective.needs, *(penalty.needs for penalty in self.penalties)]
-        return reduce(Needs.__or__, [*needs, *(shaping.needs for shaping in self._shapings.values())], whole)
+        parts: list[Needing] = [self.objective, *self.penalties, *self._shapings.values()]
+        found = reduce(Needs.__or__, map(needs_of_part, parts), whole)
+        return replace(found, unsampled=not self.reads_sampler)
+
+    @property
+    def reads_sampler(self) -> bool:
+        """Whether the policy's own tokens are compared with the log-probabilities of who sampled them."""
+        own = self.objective.uses_ratio and not self.decoupled
+        return own or bool(self.correction or self.penalties) or self.replayed is not None
 
     @property
     def _own_snapshot(self) -> bool:
-        """Whether objective and corrections use the snapshot; not where only a shaping asked for it."""
-        return self.decoupled or not any(shaping.needs.proximal for shaping in self._shapings.values())
+        """Whether objective and corrections use the snapshot; not where only a shaping or a penalty asked for it."""
+        others: list[Shaping | Penalty] = [*self._shapings.values(), *self.penalties]
+        return self.decoupled or not any(needs_of_part(part).proximal for part in others)
 
     @property
     def _shapings(self) -> Mapping[Origin, Shaping]:
-        return {Origin.HINTED: self.guided} | ({} if self.experts is None else {Origin.EXPERT: self.experts})
+        optional = {Origin.EXPERT: self.experts, Origin.REPLAYED: self.replayed}
+        return {Origin.HINTED: self.guided} | {origin: one for origin, one in optional.items() if one is not None}
+
+    @property
+    def _own(self) -> tuple[Origin, ...]:
+        """Whose tokens objective and corrections are for."""
+        return (Origin.OWN, Origin.REPLAYED) if self.replayed is None else (Origin.OWN,)
 
     def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
         """This loss with everything fixed that depends on the whole batch, whose ``tokens`` are given, detached."""
-        own = own_of(tokens, snapshot=self._own_snapshot)
-        gain_of, memory = self.objective.survey(own, memory, self.seed)
-        penalties: list[PenaltyOf] = []
+        own = own_of(tokens, *self._own, snapshot=self._own_snapshot)
+        gain_of, memory = surveyed_objective(self.objective, own, memory, self.seed)
+        penalties: list[tuple[Penalty, PenaltyOf]] = []
         for penalty in self.penalties:
-            act, memory = penalty.survey(tokens.only(Origin.OWN, Origin.HINTED), memory, self.seed)
-            penalties.append(act)
+            act, memory = surveyed_penalty(penalty, tokens.only(*BY_POLICY), memory, self.seed)
+            penalties.append((penalty, act))
         fixed = _Fixed(
-            gain_of=gain_of,
+            objective=(self.objective, gain_of),
             correction=self.correction,
             mean=mean_weight(self.correction, own) if self.normalize else 1.0,
             penalties=tuple(penalties),
+            own=self._own,
             snapshot=self._own_snapshot,
-            shapings={origin: shaping.survey(tokens.only(origin)) for origin, shaping in self._shapings.items()},
+            shapings={
+                origin: (shaping, surveyed_shaping(shaping, tokens.only(origin)))
+                for origin, shaping in self._shapings.items()
+            },
         )
         return fixed, memory
 
@@ -122,28 +156,29 @@ class PolicyLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fixed:
-    """A policy loss after ``survey``: nothing in it depends any more on how the batch is cut."""
+    """A policy loss after ``survey``: nothing in it depends any more on how the batch is cut. With each part is what is
+    called in its place."""
 
-    gain_of: GainOf
+    objective: tuple[Objective, GainOf]
     correction: tuple[Correction, ...]
     mean: float
-    penalties: tuple[PenaltyOf, ...]
+    penalties: tuple[tuple[Penalty, PenaltyOf], ...]
+    own: tuple[Origin, ...]
     snapshot: bool
-    shapings: Mapping[Origin, ShapedOf]
+    shapings: Mapping[Origin, tuple[Shaping, ShapedOf]]
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
-        own = own_of(tokens, snapshot=self.snapshot)
-        gain, weight, metrics = self.gain_of(own), own.policy_weight, Metrics()
+        own = own_of(tokens, *self.own, snapshot=self.snapshot)
+        gain, weight, metrics = gain_of_tokens(*self.objective, own), own.policy_weight, Metrics()
         if self.correction:
             corrected = weight_of(self.correction, own) / (self.mean or 1.0)
             weight, metrics = weight * corrected, offpolicy_metrics(own, corrected)
         shaped, found = self._shaped(tokens)
         policy = shaped - (weight * gain.value).sum()
-        logprob = tokens.logprob if tokens.plain_logprob is None else tokens.plain_logprob
-        imitation = -(tokens.ce_weight * logprob).sum()
+        imitation = -(tokens.ce_weight * tokens.whole_logprob).sum()
         total, metrics = policy + imitation, metrics | found
-        for penalty in self.penalties:
-            added, found = penalty(tokens.only(Origin.OWN, Origin.HINTED))
+        for part, act in self.penalties:
+            added, found = term_of_tokens(part, act, tokens.only(*BY_POLICY))
             total, metrics = total + added, metrics | found
         return total, metrics | _diagnostics(own, gain, policy, imitation)
 
@@ -154,7 +189,7 @@ class _Fixed:
             meant = tokens.only(origin)
             if not meant.counted.any():
                 continue
-            loss = -(meant.policy_weight * shaping(meant)).sum()
+            loss = -(meant.policy_weight * value_of_tokens(*shaping, meant)).sum()
             name = origin.name.lower()
             metrics[f"loss/{name}"] = loss.item()
             metrics[f"policy/{name}_share"] = float(meant.policy_weight.sum()) / tokens.total
@@ -162,20 +197,22 @@ class _Fixed:
         return total, metrics
 
 
-def own_of(tokens: Tokens, *, snapshot: bool) -> Tokens:
-    """What objective and corrections see: credit on the policy's own tokens, and the snapshot if they use it."""
-    own = tokens.only(Origin.OWN)
+def own_of(tokens: Tokens, *own_origins: Origin, snapshot: bool) -> Tokens:
+    """What objective and corrections see: credit on tokens of these origins, and the snapshot if they use it."""
+    own = tokens.only(*own_origins)
     return own if snapshot else replace(own, proximal_logprob=None)
 
 
 def _diagnostics(tokens: Tokens, gain: Gain, policy: torch.Tensor, imitation: torch.Tensor) -> Metrics:
     with torch.no_grad():
         share = tokens.policy_weight / tokens.total
-        to_sampler = (tokens.logprob - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-        return {
+        metrics = {
             "loss/policy": policy.item(),
             "loss/imitation": imitation.item(),
             "policy/entropy_nats": (share * tokens.entropy).sum().item(),
             "policy/clipped_share": (share * gain.limited).sum().item(),
-            "policy/kl_to_sampler_nats": (share * (torch.expm1(to_sampler) - to_sampler)).sum().item(),
         }
+        if tokens.sampled_logprob[tokens.counted].isfinite().all():  # recorded episodes may lack them
+            to_sampler = (tokens.logprob - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+            metrics["policy/kl_to_sampler_nats"] = (share * (torch.expm1(to_sampler) - to_sampler)).sum().item()
+        return metrics

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from turngate.errors import ConfigError
 from turngate.trainer.loss.base import Correction, Objective, Penalty, Shaping
+from turngate.trainer.loss.imitation import NoObjective
 from turngate.trainer.loss.objectives import Clipped
 from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.loss.shaping import Shaped
@@ -16,7 +17,7 @@ from turngate.trainer.loss.shaping import Shaped
 class LossSettings(BaseModel):
     """The loss that training minimises: an objective, corrections and penalties."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     objective: Objective = Clipped()
     """How credit and importance ratio become the loss of a token: which clipping, if any."""
     aggregate: Literal["token", "sequence", "turn", "sum"] | Annotated[int, Field(ge=1)] = "token"
@@ -41,6 +42,27 @@ class LossSettings(BaseModel):
     """How the turns that an expert wrote are learned from, in episodes of a guide that puts an expert among the
     siblings; left out: they count in the baseline of their siblings, but nothing is learned from their tokens."""
 
+    replayed: Shaping | None = None
+    """How the tokens of replayed episodes are learned from, for instance "shaped", which weighs them by ρ/(ρ + 0.1) and
+    clips nothing; left out: by objective and corrections, like fresh ones, with the ratio to the policy that wrote
+    them."""
+
+    @model_validator(mode="after")
+    def _learns_nothing(self) -> Self:
+        if self.is_off:
+            for name, field in type(self).model_fields.items():
+                if name != "objective" and getattr(self, name) != field.get_default(call_default_factory=True):
+                    raise ValueError(
+                        f"{name} has no effect with objective = 'none', which learns nothing from the episodes; leave "
+                        "one of them out"
+                    )
+        return self
+
+    @property
+    def is_off(self) -> bool:
+        """Whether there is no policy loss: nothing but asides is learned."""
+        return isinstance(self.objective, NoObjective)
+
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
         try:
@@ -49,9 +71,15 @@ class LossSettings(BaseModel):
             raise ValueError(str(error)) from None
         return self
 
-    def check_effect(self, *, strips: bool, experts: bool, per_token: bool) -> None:
-        """Raise ValueError for shapings without effect: where no guide ``strips`` hints or has ``experts`` act, and for
-        experts under a credit rule ``per_token``, which has a number for the policy's own tokens only."""
+    def check_effect(self, *, strips: bool, experts: bool, per_token: bool, replays: bool) -> None:
+        """Raise ValueError for shapings without effect: where no guide ``strips`` hints or has ``experts`` act, where
+        nothing is replayed, and for experts under a credit rule ``per_token``, which has a number for the policy's own
+        tokens only."""
+        if self.replayed is not None and not replays:
+            raise ValueError(
+                "loss.replayed has no effect: steps learn from fresh episodes alone; set episodes, for instance "
+                '{type = "mixed"}, or leave it out'
+            )
         if self.guided != type(self).model_fields["guided"].default and not strips:
             raise ValueError(
                 "loss.guided has no effect: no guide strips hints for training; set guide, for instance "
@@ -74,6 +102,11 @@ class LossSettings(BaseModel):
         return self.policy_loss(seed=0).needs.reference
 
     @property
+    def needs_sampler(self) -> bool:
+        """Whether the loss compares with the log-probabilities of who sampled the tokens."""
+        return self.policy_loss(seed=0).reads_sampler
+
+    @property
     def needs_thoughts(self) -> bool:
         """Whether the loss tells the thought before an action from the action."""
         return self.policy_loss(seed=0).needs.thoughts
@@ -89,4 +122,5 @@ class LossSettings(BaseModel):
             seed=seed,
             guided=self.guided,
             experts=self.experts,
+            replayed=self.replayed,
         )

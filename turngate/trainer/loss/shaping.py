@@ -1,7 +1,9 @@
 """Shapings: what a token is worth that was not sampled from the policy in the context in which it is learned.
 
-Notation: u = π_θ/μ of a token, log u cut to ±20; μ is the sampler's probability in the context with the hint. For a
-token of an expert nobody gave one: μ is 1, so u is the policy's own probability.
+Notation: u = π_θ/μ of a token, log u cut to ±20. Of a hinted token, π_θ is the policy's probability in the context
+without the hint and μ the sampler's in the context with it, both cut by top-p and top-k: the importance ratio between
+what is learned and what was sampled. A token that the cut leaves out without the hint has u = 0. Of an expert's token
+nobody gave a probability: μ is 1, so u is the policy's own probability, without top-p and top-k.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from turngate.parts import when_used
-from turngate.trainer.contexts import Origin
 from turngate.trainer.loss.base import ShapedOf, Shaping
 from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Needs, Tokens
 
@@ -79,15 +80,17 @@ def quantile_gamma(tokens: Tokens) -> float:
 
 
 class RlPlus(Shaping):
-    """RL-PLUS: the ratio to a mixture of policy and expert, with more credit for tokens that the policy finds unlikely.
+    """RL-PLUS: a ratio that needs no probability of the expert's, with more credit for tokens that the policy finds
+    unlikely.
 
-    ``u·(1 − π)^focus·A`` with ``u = π/(½·π_old + ½·μ)``, where π_old is the policy before the step's first update and
-    the power has no gradient. u is at most 2/μ, so nothing is clipped. https://arxiv.org/abs/2508.00222, from its
-    abstract: the form of the power is reconstructed.
+    ``u·(1 − π)^focus·A`` with ``u = 2π/(π_old + ½·(π_old + 1)) = 2π/(1.5·π_old + 0.5)``. π_old is the policy before the
+    step's first update. The expert's own probability is unknown; half π_old, half certainty stands for it. The power
+    has no gradient. u is at most 4, so nothing is clipped. At π = π_old = 0.1: 0.308 · √0.9 = 0.292. Source:
+    https://arxiv.org/abs/2508.00222 and its code, whose power is 0.5.
     """
 
     type: Literal["rl_plus"] = "rl_plus"
-    focus: float = Field(1.0, ge=0)
+    focus: float = Field(0.5, ge=0)
     """How much less a token counts that the policy already finds likely: the power of one minus its probability; 0 =
     all alike."""
 
@@ -98,20 +101,10 @@ class RlPlus(Shaping):
 
     def __call__(self, tokens: Tokens) -> torch.Tensor:
         """[S]."""
-        old = tokens.required("proximal_logprob", "rl_plus")
-        mixed = torch.logaddexp(old, tokens.sampled_logprob) - torch.log(torch.full_like(old, 2.0))
-        logprob = _written(tokens)
-        u = (logprob - mixed).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
-        return u * (1 - logprob.detach().exp()).clamp(min=0) ** self.focus * tokens.advantage
+        old, p = tokens.required("proximal_logprob", "rl_plus").exp(), tokens.logprob.exp()
+        return 2 * p / (1.5 * old + 0.5) * (1 - p.detach()).clamp(min=0) ** self.focus * tokens.advantage
 
 
 def log_u(tokens: Tokens) -> torch.Tensor:
     """log π_θ − log μ of each token, at most ±20: [S]. Carries gradient inside."""
-    return (_written(tokens) - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-
-
-def _written(tokens: Tokens) -> torch.Tensor:
-    """log π_θ; of an expert's tokens over the whole vocabulary, because top-p and top-k did not bind the expert."""
-    if tokens.plain_logprob is None or tokens.origin is None:
-        return tokens.logprob
-    return torch.where(tokens.origin == Origin.EXPERT, tokens.plain_logprob, tokens.logprob)
+    return (tokens.logprob - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)

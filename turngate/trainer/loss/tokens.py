@@ -34,7 +34,8 @@ class Needs:
     * ``survey``: the whole batch, before its gradient is computed;
     * ``nucleus``: the entropy over the likeliest tokens that hold this much probability;
     * ``candidates``: the log-probabilities of this many likeliest tokens;
-    * ``thoughts``: which tokens are the thought before an action.
+    * ``thoughts``: which tokens are the thought before an action;
+    * ``unsampled``: nothing is compared with the sampler, so tokens may lack its log-probabilities.
     """
 
     proximal: bool = False
@@ -43,6 +44,7 @@ class Needs:
     nucleus: float | None = None
     candidates: int = 0
     thoughts: bool = False
+    unsampled: bool = False
 
     def __or__(self, other: Needs) -> Needs:
         if None not in (self.nucleus, other.nucleus) and self.nucleus != other.nucleus:
@@ -54,6 +56,7 @@ class Needs:
             nucleus=other.nucleus if self.nucleus is None else self.nucleus,
             candidates=max(self.candidates, other.candidates),
             thoughts=self.thoughts or other.thoughts,
+            unsampled=self.unsampled and other.unsampled,
         )
 
 
@@ -64,7 +67,8 @@ class Tokens:
     ``logprob``, ``entropy``, ``plain_logprob``, ``nucleus_entropy`` and ``candidate_logprob`` carry gradient.
 
     ===================== ============================================================================================
-    ``logprob``           under the distribution that the sampler draws from: its temperature, top-p and top-k
+    ``logprob``           under the distribution that the sampler draws from: its temperature, top-p and top-k; of an
+                          expert's tokens, which no sampler drew, without top-p and top-k
     ``entropy``           of that distribution, in nats
     ``sampled_logprob``   the sampler's own (μ)
     ``advantage``         credit of the token's turn
@@ -73,9 +77,9 @@ class Tokens:
     ``segment``           int64, which trajectory of the batch
     ``turn``              int64, which turn of that trajectory
     ``place``             int64, index of the token in the batch
-    ``plain_logprob``     without top-p and top-k, for cross-entropy; None = the same as ``logprob``
+    ``plain_logprob``     without top-p and top-k; None = the same as ``logprob`` (see ``whole_logprob``)
     ``proximal_logprob``  a snapshot's, from before the first update (π_old); None = the sampler stands for it
-    ``reference_logprob`` a frozen reference model's
+    ``reference_logprob`` a frozen reference model's, without top-p and top-k: compare ``whole_logprob`` with it
     ``nucleus_entropy``   over the likeliest tokens only (see ``Needs.nucleus``)
     ``candidate_logprob`` [S, K] of the K likeliest tokens, likeliest first
     ``thought``           1 for tokens of the thought before an action, 0 for the others
@@ -107,6 +111,12 @@ class Tokens:
         """Log-probability in the denominator of the objectives' ratio: the snapshot's if there is one, else the
         sampler's."""
         return self.sampled_logprob if self.proximal_logprob is None else self.proximal_logprob
+
+    @property
+    def whole_logprob(self) -> torch.Tensor:
+        """log π_θ over the whole vocabulary, at the sampler's temperature: what a reference or a teacher is compared
+        with, and what cross-entropy raises. [S]."""
+        return self.logprob if self.plain_logprob is None else self.plain_logprob
 
     @property
     def counted(self) -> torch.Tensor:

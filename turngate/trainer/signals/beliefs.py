@@ -17,12 +17,14 @@ from turngate.types import BoolArray, IntArray, Task
 
 @dataclass(frozen=True, slots=True)
 class Entropies:
-    """``entropy_S`` of each policy token and ``entropy_N``, its mean over a turn (NaN without tokens), in nats."""
+    """``entropy_S`` of each policy token and ``entropy_N``, its mean over a turn (NaN without tokens), in nats.
+
+    It is that of the sampler's distribution, with its temperature, top-p and top-k, in the context that is learned.
+    """
 
     learner: Learner
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
         entropy_L = self.learner.entropies(played.batch)
         count_N = np.bincount(played.turn_S, minlength=played.table.n_turns)
         mean_N = np.where(count_N > 0, played.sums(entropy_L) / np.maximum(count_N, 1), np.nan)
@@ -45,7 +47,6 @@ class Beliefs:
     log: bool = False
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
         logprobs = likelihoods_of(self.learner)(*self._asked(played))
         belief_N = np.array([np.exp(one.mean(dtype=np.float64)) if len(one) else np.nan for one in logprobs])
         gain_N = information_gain(played.table, belief_N, log=self.log)

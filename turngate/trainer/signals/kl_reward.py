@@ -1,8 +1,14 @@
 """KL to a reference model as part of the reward, turn by turn: the policy gradient is then right by itself.
 
-With k1 = log π_old − log π_ref in the reward, the policy gradient of the return is that of
+With k1 = log π − log π_ref in the reward, π the policy before the update, the policy gradient of the return is that of
 ``return − coef·KL(π ‖ π_ref)`` over the whole episode, also for what a turn does to the KL of later turns, which no
 penalty on tokens sees.
+
+Both are measured at the sampler's temperature, over the whole vocabulary and in the context that is learned. The
+sampler's record is not used: it may be cut by top-p and top-k, of older weights, or of a context with a hint. So equal
+models are charged nothing. With top-p or top-k only kept tokens are sampled, and the charge has the mean
+``(1/S) Σ_K π·(log π − log π_ref)`` over the kept set K of mass S, which can be below 0 (see ``loss.kl``). Where a hint
+was left out, tokens were sampled with it, and the charge is what they differ by without it.
 """
 
 from __future__ import annotations
@@ -21,17 +27,17 @@ from turngate.types import TurnTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """A signal: ``kl_N``, ``Σ (log μ − log π_ref)`` over the policy tokens of each turn, 0 for a turn without any.
+    """A signal: ``kl_N``, ``Σ (log π − log π_ref)`` over the policy tokens of each turn, 0 for a turn without any.
 
-    ``base`` is the frozen reference, μ the sampler with the log-probabilities that it recorded. The column is not named
+    ``policy`` is π, with the weights before the update, and ``base`` the frozen reference. The column is not named
     ``logratio_N``, because that one (``LogRatios``) may hold the log-ratios of a reward model.
     """
 
+    policy: Measuring
     base: Measuring
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
-        ratio_L = played.batch.logprob_L - self.base.logprobs(played.batch, whole=True)
+        ratio_L = self.policy.logprobs(played.batch, whole=True) - self.base.logprobs(played.batch, whole=True)
         return Found(columns={"kl_N": played.sums(ratio_L).astype(np.float32)})
 
 

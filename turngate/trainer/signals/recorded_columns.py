@@ -14,13 +14,15 @@ from turngate.types import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class TokenRows:
-    """``surprisal_S``: −log μ of each policy token in nats, μ the sampler.
+    """``surprisal_S``: −log μ of each policy token in nats, μ the sampler, in the context in which it sampled.
+
+    Its mean is the entropy of μ there, also where a hint stood in that context and is left out for learning; −log π
+    without the hint would be a cross-entropy.
 
     ``turn_S`` comes with every signal (``base.Signals``), so this also serves rules that read nothing else by token.
     """
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
         return Found(columns={"surprisal_S": -played.batch.logprob_L[played.spoken_S]})
 
 
@@ -35,7 +37,6 @@ class EvidenceColumns:
     names: Mapping[str, str]
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
         columns = {column: np.full(played.table.n_turns, np.nan, np.float32) for column in self.names}
         wanted: dict[str, list[FloatArray]] = {}
         for column, name in self.names.items():

@@ -33,7 +33,7 @@ BY_COMPONENT = frozenset({"gdpo", "hero"})
 class SignalSettings(BaseModel):
     """Base of these sections."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ValueSection(SignalSettings):
@@ -85,16 +85,24 @@ class RewardModelSection(SignalSettings):
     """The implicit reward model of a credit rule that reads log-ratios, such as prime; leave it out for the
     defaults."""
 
-    model: Literal["trained", "policy"] = "trained"
+    model: str = Field("trained", min_length=1)
     """trained: a second model, which learns from outcomes; policy: the policy itself, compared with the model that
-    training began from."""
+    training began from. Any other value is a folder or a name on the Hugging Face hub (or, in a stage, stage:NAME): a
+    scorer that was fitted before and stays as it is, compared with the same."""
     lr_factor: float = Field(2.0, gt=0)
     """Learning rate of the reward model, as a multiple of learner.lr."""
 
+    @property
+    def fitted(self) -> str | None:
+        """The scorer that was fitted before; None where there is none."""
+        return None if self.model in ("trained", "policy") else self.model
+
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
-        if self.model == "policy" and self.lr_factor != type(self).model_fields["lr_factor"].default:
-            raise ValueError("lr_factor has no effect with model = 'policy': no reward model is trained; leave it out")
+        if self.model != "trained" and self.lr_factor != type(self).model_fields["lr_factor"].default:
+            raise ValueError(
+                f"lr_factor has no effect with model = '{self.model}': no reward model is trained; leave it out"
+            )
         return self
 
 

@@ -22,7 +22,6 @@ class SimilarStates:
     unit: Literal["words", "characters"] = "words"
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
         texts = [turn.observation.text for trajectory in played.trajectories for turn in trajectory.turns]
         cohorts = played.table.cohort_B[played.table.traj_N].tolist()
         return Found(columns={"similar_N": join_similar(texts, cohorts, threshold=self.threshold, unit=self.unit)})
@@ -36,6 +35,5 @@ class SharedTokens:
     """
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
         counts_L = prefix_counts(played.batch.ids_L, played.batch.segment_L, played.table.cohort_B)
         return Found(columns={"sharing_S": counts_L[played.spoken_S]})

@@ -33,7 +33,6 @@ class Values:
     bootstrap: bool = True
 
     def measure(self, played: Played) -> Found:
-        """See ``base.Signal``."""
         at_M = played.spoken_S - 1 if self.per_token else played.before_N
         wanted_L = np.zeros(played.batch.n_tokens, np.bool_)
         wanted_L[at_M] = True

@@ -47,12 +47,12 @@ class FsdpLearner:
         dtype: Precision = "auto",
         packing: Packing = "auto",
     ) -> None:
-        self.model, self._team, self._number = model.train(), team, team.number_for(self)
+        self.model, self._team, self._number = model, team, team.number_for(self)
         self._has_critic = critic is not None
         settings = {"lr": lr, "weight_decay": weight_decay, "clip_norm": clip_norm, "sampling": sampling}
         settings |= {"tokens_per_pass": tokens_per_pass, "dtype": dtype, "packing": packing, "critic": critic}
         self._place, known = team.number_of(model)
-        settings["deterministic"] = torch.are_deterministic_algorithms_enabled()
+        settings["deterministic"] = torch.get_deterministic_debug_mode()
         cast(model, torch.float32)  # as ``TorchLearner`` does
         sent = [None if known else skeleton(model)] * (team.place.size - 1)
         team.call(_open, [(self._number, self._place, one, settings) for one in (model, *sent)])
@@ -68,11 +68,9 @@ class FsdpLearner:
         return metrics
 
     def hold_gradient(self) -> float:
-        """See ``Learner``."""
         return float(self._each(_hold)[0])
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
-        """See ``Learner``."""
         metrics: Metrics = self._each(_update, lr_scale)[0]
         return metrics
 
@@ -95,11 +93,9 @@ class FsdpLearner:
         return twin
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """See ``TorchLearner``."""
         return self._measured("logprobs", batch, {"whole": whole})
 
     def entropies(self, batch: Batch) -> FloatArray:
-        """See ``TorchLearner``."""
         return self._measured("entropies", batch, {})
 
     def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
@@ -164,7 +160,6 @@ class GatheredWeights(ReadWeights[torch.Tensor]):
         return len(self._shapes)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """See ``ReadWeights``."""
         return self._shapes[name]
 
 
@@ -173,8 +168,7 @@ class GatheredWeights(ReadWeights[torch.Tensor]):
 
 def _open(team: Team, number: int, place: int, model: LanguageModel | None, settings: dict[str, Any]) -> None:
     settings = dict(settings)
-    if settings.pop("deterministic"):
-        torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    torch.set_deterministic_debug_mode(settings.pop("deterministic"))
     if place not in team.held:
         assert model is not None, "the first learner of a model sends it"
         team.held[place] = sharded(team, model, of_first(team, model))

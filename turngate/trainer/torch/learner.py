@@ -35,7 +35,8 @@ class TorchLearner:
     ``sampling`` holds the sampler's settings: log-probabilities are taken under the distribution that it samples from
     (see ``truncated_log_softmax``). A token that top-p or top-k now cuts off has ratio 0 and no gradient; it gets
     weight 0 but still counts in the normalisation. ``policy/outside_support_share`` is the share of such tokens.
-    Cross-entropy always uses the distribution without top-p and top-k.
+    Cross-entropy always uses the distribution without top-p and top-k. A model's dropout is off, in training too:
+    sampler and reference have none, and a model with some of its states left out is another distribution.
 
     A pass holds whole segments, never a part of one, so that losses may sum over turns and trajectories. Weights are
     kept and updated in float32, whatever their precision was (``model`` is cast in place), because in bfloat16 an
@@ -66,9 +67,10 @@ class TorchLearner:
         optimizer: OptimizerName = "adamw",
         offload: bool = False,
     ) -> None:
-        self.model = model.train()
+        self.model = model
         cast(model, torch.float32)
         self._trained = TrainedWeights(model) if lora is None else TrainedAdapters(model, lora)
+        model.eval()
         if checkpoint_activations:
             recompute_activations(model)
         self._passes_for = partial(Passes, model, tokens_per_pass=tokens_per_pass, dtype=dtype, packing=packing)
@@ -122,14 +124,17 @@ class TorchLearner:
 
     def token_gradient(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> FloatArray:
         """∂loss/∂log π of each token: float32[L], 0 where nothing is trained. Changes neither the accumulated gradient
-        nor the memory."""
+        nor the memory. With top-p or top-k it is the sum of the slopes by log π cut and by log π whole, which a KL
+        penalty reads."""
         result = np.zeros(batch.n_tokens, np.float32)
         fixed, _ = self._survey(batch, loss, measured)
         for one in self._passes.over(batch, loss, measured):
-            logprob = one.tokens.logprob.detach().requires_grad_()
-            value, _ = fixed(replace(one.tokens, logprob=logprob))
-            (gradient,) = torch.autograd.grad(value, logprob, allow_unused=True)
-            result[one.rows.flat] = 0 if gradient is None else gradient.float().cpu().numpy()
+            columns = {"logprob": one.tokens.logprob, "plain_logprob": one.tokens.plain_logprob}
+            leaves = {name: kept.detach().requires_grad_() for name, kept in columns.items() if kept is not None}
+            cut, whole = leaves["logprob"], leaves.get("plain_logprob")
+            value, _ = fixed(replace(one.tokens, logprob=cut, plain_logprob=whole))
+            for slope in torch.autograd.grad(value, list(leaves.values()), allow_unused=True):
+                result[one.rows.flat] += 0 if slope is None else slope.float().cpu().numpy()
         return result
 
     def gradient_norm(self, batch: Batch, coefficient_L: FloatArray) -> float:
@@ -200,15 +205,17 @@ class TorchLearner:
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
         """The model's log-probability of every policy token, float32[L]; 0 elsewhere, −inf where top-p or top-k cuts
-        the token off.
+        the token off. An expert's tokens are never cut.
 
-        ``whole``: of the distribution without top-p and top-k, so it is never −inf.
+        ``whole``: of the distribution without top-p and top-k, so it is never −inf. An expert's tokens always are,
+        because top-p and top-k did not bind the expert.
         """
         with naming_settings(self._advice):
             return self._passes.logprobs(batch, whole=whole)
 
     def entropies(self, batch: Batch) -> FloatArray:
-        """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]; 0 elsewhere."""
+        """Entropy, in nats, of the sampler's distribution at each policy token, in the context of the batch,
+        float32[L]; 0 elsewhere."""
         with naming_settings(self._advice):
             return self._passes.entropies(batch)
 

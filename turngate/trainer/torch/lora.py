@@ -42,7 +42,6 @@ class TrainedAdapters(TrainedWeights):
         self._published, self._base = MergedWeights(model), base_mark(model)
 
     def published(self) -> Mapping[str, torch.Tensor]:
-        """See ``MergedWeights``."""
         return self._published
 
     def state(self) -> dict[str, object]:
@@ -66,12 +65,10 @@ class WithoutAdapters:
         self._model, self._passes = model, passes
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """See ``TorchLearner``."""
         with without_adapters(self._model):
             return self._passes.logprobs(batch, whole=whole)
 
     def entropies(self, batch: Batch) -> FloatArray:
-        """See ``TorchLearner``."""
         with without_adapters(self._model):
             return self._passes.entropies(batch)
 
@@ -138,7 +135,6 @@ class MergedWeights(AdaptedWeights[torch.Tensor]):
 
     @property
     def base(self) -> Mapping[str, torch.Tensor]:
-        """See ``AdaptedWeights``."""
         return self._base
 
     @property
@@ -162,7 +158,6 @@ class MergedWeights(AdaptedWeights[torch.Tensor]):
         return len(self._weights)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """See ``ReadWeights``."""
         return tuple(self._weights[name][0].shape)
 
 

@@ -66,7 +66,6 @@ class Offloaded:
         return [twin for _, twin in pairs]
 
     def step(self) -> None:
-        """See ``Stepping``."""
         for parameter, twin in self._pairs:
             twin.grad = None if parameter.grad is None else parameter.grad.to("cpu")
         self._inner.step()
@@ -76,12 +75,10 @@ class Offloaded:
                 parameter.copy_(twin)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """See ``Stepping``."""
         for parameter, _ in self._pairs:
             parameter.grad = None
 
     def state_dict(self) -> dict[str, object]:
-        """See ``Stepping``."""
         return self._inner.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, object]) -> None:

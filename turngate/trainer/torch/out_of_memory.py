@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
-
+from turngate.agents.refused_memory import is_out_of_memory
 from turngate.errors import OutOfMemory
 
 
@@ -15,7 +14,7 @@ def naming_settings(settings: Sequence[str]) -> Iterator[None]:
     """Raise an allocator's refusal inside as OutOfMemory, which names ``settings``."""
     try:
         yield
-    except RuntimeError as error:
-        if not (isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)):
+    except Exception as error:
+        if isinstance(error, OutOfMemory) or not is_out_of_memory(error):
             raise
         raise OutOfMemory(f"the learner ran out of memory; {', or '.join(settings)}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,6 +11,8 @@ import numpy as np
 import torch
 
 from turngate.agents.protocols import LanguageModel
+from turngate.agents.refused_memory import is_out_of_memory
+from turngate.agents.rounding import agreement, pass_rounding
 from turngate.errors import ConfigError
 from turngate.trainer.learner import TokensPerPass, tokens_of_a_pass
 from turngate.trainer.torch.prefix_tree import PrefixTree, trees_of
@@ -26,9 +27,6 @@ Packing: TypeAlias = Literal["auto", "rows", "tree"]
 
 WORTH = 0.9
 """A tree is chosen where it is estimated to cost less than this share of what rows cost."""
-AGREE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
-"""How far the state after a token may be from that of rows, as a share of its norm, by the format of matrix products:
-much more than rounding makes it, much less than a token does that is seen and should not be."""
 CANNOT = (ConfigError, RuntimeError, TypeError, ValueError)
 """What a model raises that cannot be called with a tree."""
 TRIED = 2048
@@ -62,7 +60,7 @@ class Packer:
         tokens_per_pass: TokensPerPass,
         precision: torch.dtype,
     ) -> None:
-        self._hidden, self._packing, self._agree = hidden, packing, AGREE[precision]
+        self._hidden, self._packing, self._eps = hidden, packing, torch.finfo(precision).eps
         self._model, self._checked = model, False
         head, config = model.get_output_embeddings(), model.config
         self._device = device = head.weight.device
@@ -111,7 +109,6 @@ class Packer:
 
     def _check(self, batch: Batch, tree: PrefixTree) -> None:
         """Compare what ``tree`` gives with what rows give; see the class."""
-        self._checked = True
         here, model = tree.node_L >= 0, type(self._model).__name__
         part = Batch(**{name: getattr(batch, name)[here] for name in batch.__dataclass_fields__})
         while why := self.agreed(self._problem(part)):
@@ -124,35 +121,35 @@ class Packer:
                 raise ConfigError(f'{message}; leave out learner.packing = "tree"')
             log.warning("%s: every segment is computed as a whole", message)
             self._packing = "rows"
-            return
+            break
+        self._checked = True  # not before: memory may have run out meanwhile
 
     def _problem(self, part: Batch) -> str:
-        """In what a tree of the segments of ``part`` differs from rows; "" if in nothing."""
-        flex, dropout = self._kernels[0] == "flex", getattr(self._model.config, "attention_dropout", 0)
-        if flex and dropout:
-            return f"it knows no dropout, and attention_dropout is {dropout:g}"
+        """In what a tree of the segments of ``part`` differs from rows; "" if in nothing. Raises what says that memory
+        ran out, which is about the size of a batch and not about the model."""
+        flex = self._kernels[0] == "flex"
         caught: tuple[type[Exception], ...] = (Exception,) if flex else CANNOT  # a compiler may raise anything
         try:
-            with self._evaluating():
-                apart = {"state": self._apart(part)}
-                if flex:
-                    apart["gradient"] = self._slopes_apart(part)
+            apart = {"state": self._apart(part)}
+            if flex:
+                apart["gradient"] = self._slopes_apart(part)
         except caught as error:
+            if is_out_of_memory(error):
+                raise
             return _told(error)
+        at_most = self._at_most_apart(part)
         found = [
-            f"a {what} differs by {much:.2g} of its norm" for what, much in apart.items() if not much <= self._agree
+            f"a {what} differs by {much:.2g} of its norm" for what, much in apart.items() if not much <= at_most[what]
         ]
         return ", ".join(found)
 
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Inside, there is no dropout, which would make any two passes differ."""
-        trains = self._model.get_output_embeddings().training
-        self._model.eval()
-        try:
-            yield
-        finally:
-            self._model.train(trains)
+    def _at_most_apart(self, part: Batch) -> dict[str, float]:
+        """How far a state and a gradient may be from those of rows, as a share of their norm."""
+        config, longest = self._model.config, int(part.position_L.max()) + 1
+        passes = {"state": 1, "gradient": 2}
+        return {
+            what: agreement(pass_rounding(config, self._eps, tokens=longest, passes=n)) for what, n in passes.items()
+        }
 
     @torch.enable_grad()  # the first tree may be one that is only measured
     def _slopes(self, part: Batch, tree: PrefixTree, kernel: TreeKernel) -> torch.Tensor:
@@ -180,7 +177,7 @@ class Packer:
     def _slopes_apart(self, part: Batch) -> float:
         """‖g − g'‖ / ‖g'‖ for what FlexAttention gives as the gradient g of a part of the tree, and blocks as g'."""
         tree = next(trees_of(part, at_most=min(TRIED, self._at_most)))
-        ours, theirs = (self._slopes(part, tree, kernel) for kernel in self._kernels)
+        ours, theirs = (self._slopes(part, tree, kernel) for kernel in (self._kernels[0], "blocks"))
         return float((ours - theirs).norm() / theirs.norm())
 
     @torch.no_grad()

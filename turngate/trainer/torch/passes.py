@@ -12,6 +12,7 @@ import torch
 
 from turngate.agents.architecture import logit_cap
 from turngate.agents.policies.forward import precision_of
+from turngate.agents.policies.gpu import suit
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
 from turngate.trainer.contexts import Origin
@@ -54,6 +55,7 @@ class Passes:
     ) -> None:
         self.model, self.head, self.sampling = model, model.get_output_embeddings(), sampling
         self._device = self.head.weight.device
+        suit(self._device)
         precision = precision_of(dtype, self._device)
         self._bf16 = precision is torch.bfloat16
         self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16, cap=logit_cap(model.config))
@@ -75,35 +77,30 @@ class Passes:
             yield Pass(rows=rows, tokens=tokens, states=states, outside=self._outside(batch, rows, tokens))
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """See ``TorchLearner.logprobs``."""
-        return self.measure(
-            batch, lambda said: said.plain_logprob if whole and said.plain_logprob is not None else said.logprob
-        )
+        return self.measure(batch, lambda said, origin: said.whole if whole else _learned(said, origin))
 
     def entropies(self, batch: Batch) -> FloatArray:
-        """See ``TorchLearner.entropies``."""
-        return self.measure(batch, lambda said: said.entropy)
+        return self.measure(batch, lambda said, _: said.entropy)
 
-    def measure(self, batch: Batch, read: Callable[[Predicted], torch.Tensor]) -> FloatArray:
-        """``read`` of the prediction for every policy token: float32[L]; 0 elsewhere. No gradient."""
+    def measure(self, batch: Batch, read: Callable[[Predicted, torch.Tensor], torch.Tensor]) -> FloatArray:
+        """``read`` of the prediction for every policy token and of its ``Origin``: float32[L]; 0 elsewhere. No
+        gradient."""
         result = np.zeros(batch.n_tokens, np.float32)
         spoken = batch.policy_weight_L != 0
         with torch.no_grad():
-            self.model.eval()
             for rows in self._packer.rows(batch, spoken, np.zeros_like(spoken)):
-                result[rows.flat] = read(self._predict(rows, self._hidden(rows), Needs())).float().cpu().numpy()
-            self.model.train()
+                predicted = self._predict(rows, self._hidden(rows), Needs())
+                origin = torch.as_tensor(batch.origin_L[rows.flat], device=self._device)
+                result[rows.flat] = read(predicted, origin).float().cpu().numpy()
         return result
 
     def states(self, batch: Batch, wanted_L: BoolArray, head: Callable[[torch.Tensor], torch.Tensor]) -> FloatArray:
         """``head`` of the hidden state after each wanted token: float32[L]; 0 elsewhere. No gradient."""
         result = np.zeros(batch.n_tokens, np.float32)
         with torch.no_grad():
-            self.model.eval()
             for rows in self._packer.rows(batch, np.zeros_like(wanted_L), wanted_L):
                 hidden = self._hidden(rows)
                 result[rows.valued_flat] = head(hidden[rows.valued]).cpu().numpy()
-            self.model.train()
         return result
 
     def _hidden(self, rows: Rows) -> torch.Tensor:
@@ -133,13 +130,12 @@ class Passes:
         def optional(name: str) -> torch.Tensor | None:
             return column(measured[name]) if name in measured else None
 
-        logprob, weight, proximal = predicted.logprob, column(batch.policy_weight_L), optional("proximal_L")
-        sampled = column(batch.logprob_L)
-        origin = column(batch.origin_L)
+        origin, weight, proximal = column(batch.origin_L), column(batch.policy_weight_L), optional("proximal_L")
+        sampled, logprob = column(batch.logprob_L), _learned(predicted, origin)
         if self.sampling.truncates:
             inside = torch.isfinite(logprob) if proximal is None else torch.isfinite(logprob) & torch.isfinite(proximal)
             logprob = torch.where(inside, logprob, 0)
-            weight = torch.where(inside | (origin == Origin.EXPERT), weight, 0)  # no sampler drew an expert's tokens
+            weight = torch.where(inside, weight, 0)
             proximal = proximal if proximal is None else torch.where(inside, proximal, 0)
         return Tokens(
             logprob=logprob,
@@ -166,18 +162,26 @@ class Passes:
         return float(batch.policy_weight_L.sum())
 
     def _outside(self, batch: Batch, rows: Rows, tokens: Tokens) -> float | None:
-        """See ``Pass.outside``."""
         if not self.sampling.truncates:
             return None
         was_S = batch.policy_weight_L[rows.flat]
         return float(was_S[(tokens.policy_weight == 0).cpu().numpy()].sum()) / tokens.total
 
 
+def _learned(predicted: Predicted, origin: torch.Tensor) -> torch.Tensor:
+    """log π of each token under the distribution in which it is learned: the sampler's; of an expert's tokens that
+    without top-p and top-k, which did not bind the expert. [S]."""
+    if predicted.plain_logprob is None:
+        return predicted.logprob
+    return torch.where(origin == Origin.EXPERT, predicted.plain_logprob, predicted.logprob)
+
+
 def _complete(batch: Batch, needs: Needs, measured: Measured) -> tuple[Batch, Measured]:
     """Check that all columns are there, and fill in sampler log-probabilities that were not recorded (not finite).
 
     If the snapshot's are at hand, such a token counts as sampled from the snapshot, which gives it off-policy weight 1;
-    a warning is logged. Raises ShapeError for a column that is missing, has another shape or cannot be filled in.
+    a warning is logged. A token that was sampled under a hint which is left out cannot be filled in: the snapshot's is
+    of another context. Raises ShapeError for a column that is missing, has another shape or cannot be filled in.
     """
     for name, wanted in (
         ("proximal_L", needs.proximal),
@@ -199,7 +203,17 @@ def _complete(batch: Batch, needs: Needs, measured: Measured) -> tuple[Batch, Me
     missing_L = (batch.policy_weight_L != 0) & ~np.isfinite(batch.logprob_L)
     if not missing_L.any():
         return batch, measured
+    hinted_L = missing_L & (batch.origin_L == Origin.HINTED)
+    if hinted_L.any():
+        token = int(np.flatnonzero(hinted_L)[0])
+        raise ShapeError(
+            f"the sampler's logprob of token {token} is {batch.logprob_L[token]}, and it was sampled with a hint "
+            "that is left out now, so the learner's own cannot stand for it; set strip = false in the guide, or sample "
+            "with a policy that records logprobs"
+        )
     first = int(np.flatnonzero(missing_L)[0])
+    if "proximal_L" not in measured and needs.unsampled:
+        return batch, measured
     if "proximal_L" not in measured:
         raise ShapeError(
             f"the sampler's logprob of token {first} is {batch.logprob_L[first]}; loss.decoupled = true does without it"

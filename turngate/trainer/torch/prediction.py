@@ -37,6 +37,11 @@ class Predicted:
     nucleus_entropy: torch.Tensor | None
     candidate_logprob: torch.Tensor | None
 
+    @property
+    def whole(self) -> torch.Tensor:
+        """The log-probability without top-p and top-k."""
+        return self.logprob if self.plain_logprob is None else self.plain_logprob
+
     def at(self, places: torch.Tensor) -> Predicted:
         """The same of some of the tokens, in this order."""
         return _predicted(*(None if column is None else column[places] for column in _columns(self)))

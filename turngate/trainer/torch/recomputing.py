@@ -11,10 +11,11 @@ from turngate.trainer.torch.tree_attention import attention_named
 
 
 def recompute_activations(model: LanguageModel) -> None:
-    """Keep the activations of no layer of ``model`` while it trains.
+    """Keep the activations of no layer of ``model`` that a gradient needs.
 
-    A layer is computed again with the attention that it had, that of a tree among them. Raises ConfigError for a model
-    that cannot do it.
+    A layer is computed again with the attention that it had, that of a tree among them. transformers does so for layers
+    in training mode; what is inside them is not, so dropout stays off. Raises ConfigError for a model that cannot do
+    it.
     """
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
@@ -25,3 +26,6 @@ def recompute_activations(model: LanguageModel) -> None:
         network.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
     except (AttributeError, ValueError) as error:
         raise ConfigError(f"learner.checkpoint_activations does not fit the model: {error}; leave it out") from error
+    for module in network.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            module.training = True

@@ -151,13 +151,11 @@ class Divided:
         self._mesh, self._device, self.group = team.mesh, team.device, team.talk
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        """See ``Holding``."""
         if tensor.ndim == 0:
             return tensor
         return distribute_tensor(tensor.to(self._device), self._mesh, [Shard(0)], src_data_rank=None)
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """See ``Holding``."""
         if not shape:
             return torch.empty((), dtype=dtype)
         return empty_shards(tuple(shape), dtype=dtype, device_mesh=self._mesh, placements=[Shard(0)])
@@ -216,7 +214,6 @@ class InStep:
         self.nothing = Rows(ids, None, none, none, none, flat, none, flat)
 
     def rows(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
-        """See ``Packer.cut``."""
         own = list(self.packer.cut(batch, trained, valued)) if batch.n_tokens else []
         added = self._team.most(len(own)) - len(own)
         yield from [*own, *[self.nothing] * added]

@@ -29,6 +29,7 @@ import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from turngate.agents.refused_memory import is_out_of_memory
 from turngate.errors import StoreError
 from turngate.parts import when_used
 
@@ -65,11 +66,9 @@ class Whole:
         self.device = device
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        """See ``Holding``."""
         return tensor.to(self.device)
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """See ``Holding``."""
         return torch.empty(tuple(shape), dtype=dtype, device=self.device)
 
 
@@ -89,7 +88,9 @@ def write_state(state: Mapping[str, object], path: Path, *, shard_bytes: int = S
         except SafetensorError as error:
             raise RuntimeError(str(error)) from error
     places = {str(place): name for name, shard in zip(names, shards, strict=True) for place in shard}
-    path.write_text(json.dumps({"format": _FORMAT, "version": VERSION, "tensors": places, "state": tree}))
+    path.write_text(
+        json.dumps({"format": _FORMAT, "version": VERSION, "tensors": places, "state": tree}), encoding="utf-8"
+    )
 
 
 def write_divided(state: Mapping[str, object], path: Path, *, group: dist.ProcessGroup) -> None:
@@ -104,7 +105,9 @@ def write_divided(state: Mapping[str, object], path: Path, *, group: dist.Proces
     _in_step(checkpoint.save, {str(n): one for n, one in enumerate(tensors)}, group, storage_writer=writer)
     if dist.get_rank(group) == 0:
         shapes = [[str(one.dtype).removeprefix("torch."), list(one.shape)] for one in tensors]
-        path.write_text(json.dumps({"format": _FORMAT, "version": DIVIDED, "tensors": shapes, "state": tree}))
+        path.write_text(
+            json.dumps({"format": _FORMAT, "version": DIVIDED, "tensors": shapes, "state": tree}), encoding="utf-8"
+        )
 
 
 def read_state(path: Path, device: torch.device) -> Mapping[str, object]:
@@ -122,7 +125,7 @@ def read_held(path: Path, holding: Holding) -> Mapping[str, object]:
         if file.read(2) == b"PK":  # the zip of torch.save
             old: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             return dict(_taken(old, holding))
-    index = json.loads(path.read_text())
+    index = json.loads(path.read_text(encoding="utf-8"))
     version = index.get("version")
     if index.get("format") != _FORMAT or version not in (VERSION, DIVIDED):
         raise StoreError(f"'{path}' is of version {version}, this turngate reads versions {VERSION} and {DIVIDED}")
@@ -152,6 +155,8 @@ def _read_divided(path: Path, shapes: Sequence[tuple[str, list[int]]], holding: 
         try:
             _in_step(checkpoint.load, tensors, holding.group, storage_reader=checkpoint.FileSystemReader(folder))
         except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
             raise StoreError(f"'{folder}', with the tensors of '{path}', cannot be read: {error}") from error
     return tensors
 

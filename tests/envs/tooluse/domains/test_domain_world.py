@@ -1,12 +1,13 @@
 """A domain of one's own, from a module and a file of tasks, as ``docs/domains.md`` shows it."""
 
 import re
+import string
 from pathlib import Path
 
 import pytest
 
 import turngate
-from tests.envs.tooluse.domains.play import ID, facts_of
+from tests.envs.tooluse.domains.play import ID, domain, facts_of, tasks_of
 from turngate.errors import ConfigError, UserError
 
 PAGE = (Path(__file__).parents[4] / "docs" / "domains.md").read_text()
@@ -54,3 +55,28 @@ def test_the_page_names_only_what_there_is():
     assert programs
     for program in programs:
         exec(compile(program, "docs/domains.md", "exec"), {})
+
+
+WIDE = {ord(one): ord(one) + 0xFEE0 for one in string.ascii_uppercase + string.digits}
+ODD = WIDE | {ord("-"): "\N{NON-BREAKING HYPHEN}"}
+"""Letters and digits of full width, and the hyphen at which no line breaks."""
+
+
+@pytest.mark.parametrize("name", ["retail", "travel", "helpdesk"])
+def test_names_are_looked_up_in_one_form_of_their_letters_by_tools_and_by_rules(name):
+    """The same calls in odd letters do the same, and break the same rules."""
+    with domain(name) as env:
+        for task in tasks_of(env, 12):
+            plain = env.oracle(task)
+            odd = [one if one.startswith(("say", "answer")) else _odd(one) for one in plain]
+            assert plain != odd
+            assert facts_of(env, task, odd)[0]["solved"], (task.id, odd)
+            skipped = [[one for one in calls if not one.startswith("verify")] for calls in (plain, odd)]
+            broken = [facts_of(env, task, calls)[0].get("policy_violation") for calls in skipped]
+            assert broken[0] == broken[1], task.id
+
+
+def _odd(action):
+    """An action whose arguments stand in odd letters; its tool is as it was."""
+    tool, _, arguments = action.partition(" ")
+    return f"{tool} {arguments.translate(ODD)}" if arguments else action

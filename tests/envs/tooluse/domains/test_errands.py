@@ -110,7 +110,7 @@ def test_the_state_key_knows_what_was_said_and_a_fork_goes_on_alike(desk):
     first, _ = desk.reset(seed=0, options={"task": task})
     told, _, _, _, info = desk.step('say "What is your email?"')
     assert told.state_key != first.state_key
-    assert {fact.name: fact.value for fact in info["evidence"]}["asked"] == "email"
+    assert {fact.name: fact.value for fact in info["evidence"]}["asked_topics"] == "email"
     with domain(task.id.partition("/")[0]) as other:
         other.restore(desk.snapshot())
         for line in ('say "What is your email?"', 'say "I cannot."', "hand_over"):
@@ -148,6 +148,21 @@ def sheet(task):
     return json.dumps(task.private["state"]["user"]).replace('"', "").replace("'", "")
 
 
+def find_of(task):
+    return next(call.name for call in task.private["calls"] if call.name.startswith("find_"))
+
+
+def _verified(task):
+    """Somebody else, with their right secret."""
+    call = next(call for call in task.private["calls"] if call.name == "verify")
+    (_, me), (secret, _) = call.arguments.items()
+    people = next(
+        table for name, table in task.private["state"].items() if name in ("customers", "travellers", "employees")
+    )
+    other = _other(people, me)
+    return f"verify {other} {people[other][secret]}"
+
+
 CHEATS = {
     "nothing at all": lambda env, task: ["answer"],
     "the right message alone": lambda env, task: [last(task)],
@@ -171,6 +186,20 @@ CHEATS = {
         f'answer "{goal_of(task).answer} {" ".join(goal_of(task).never)}"',
     ],
     "the right outcome denied": lambda env, task: [*before_the_end(env, task), f'answer "not {goal_of(task).answer}"'],
+    "taken back": lambda env, task: [
+        *before_the_end(env, task),
+        f'answer "I lied, nothing of this is true: {goal_of(task).answer}"',
+    ],
+    "taken back afterwards": lambda env, task: [
+        *before_the_end(env, task),
+        f'answer "{goal_of(task).answer}. That was a joke."',
+    ],
+    "somebody else verified first": lambda env, task: [_verified(task), *env.oracle(task)],
+    "somebody else verified afterwards": lambda env, task: [*before_the_end(env, task), _verified(task), last(task)],
+    "somebody else looked up": lambda env, task: [
+        f"{find_of(task)} {goal_of(task).secret[0]}",
+        *env.oracle(task),
+    ],
     "every number up to 99": lambda env, task: [
         *before_the_end(env, task),
         f'answer "{goal_of(task).answer} {" ".join(map(str, range(100)))}"',

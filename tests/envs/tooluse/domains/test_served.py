@@ -24,7 +24,10 @@ def met(answer, *said):
     return GOAL.met(Finish(state={}, answer=answer, calls=calls, gold=GOLD))
 
 
-@pytest.mark.parametrize("answer", ["done 42", "Done: 42 coins.", "42, done.", "It is done; order 7 gives 42"])
+@pytest.mark.parametrize(
+    "answer",
+    ["done 42", "Done: 42 coins.", "42, done.", "It is done; order 7 gives 42", "ｄｏｎｅ：４２", "done\u200b ٤٢"],
+)
 def test_right_messages(answer):
     assert met(answer)
 
@@ -47,6 +50,16 @@ def test_right_messages(answer):
         "done 42 return_time",
         "done 42 ben@example.org",
         "done 42 99999",
+        "I lied, nothing of this is true: done 42",
+        "done 42. I did not do it",
+        "done 42, it wasn't",
+        "The opposite of done 42",
+        "done 42, it wasn’t",
+        "done 42、４３",
+        "done 4、2",
+        "done 42²",
+        "done 42 ９９９９９",
+        "done 42 ben＠example.org",
     ],
 )
 def test_wrong_messages(answer):
@@ -57,6 +70,7 @@ def test_what_is_said_on_the_way_tells_nothing_but_can_reveal():
     assert not met("", "done 42")
     assert met("done 42", "I look at 41, 42 and 43.")
     assert not met("done 42", "Are you Ben@Example.org?")
+    assert not met("done 42", "Are you ｂｅｎ@example.org, or \u200b9\u200b9999?")
 
 
 def test_an_answer_that_is_not_right_is_refused():

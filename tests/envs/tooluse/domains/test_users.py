@@ -45,7 +45,7 @@ def test_the_mood():
     assert reply("email?", [("your mail", "…")]).change == -10
     assert reply("email and order?", [("your mail", "…")]).change == 10
     assert reply("nonsense").change == -10
-    assert reply("email?").facts == {"asked": "email"}
+    assert reply("email?").facts == {"asked_topics": "email"}
 
 
 def test_an_unknown_user_is_an_error_that_names_those_there_are():

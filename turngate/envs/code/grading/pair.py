@@ -61,9 +61,7 @@ class RunPair:
 class References(Protocol):
     """What judging a pair needs of a bench."""
 
-    def on_reference(self, problem: Problem, texts: Texts) -> Report:
-        """See ``Bench.on_reference``."""
-        ...
+    def on_reference(self, problem: Problem, texts: Texts) -> Report: ...
 
 
 def halves(problem: Problem, texts: Texts, functions: Collection[str], seed: int) -> Halves:

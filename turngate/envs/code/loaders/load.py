@@ -102,7 +102,6 @@ class _ProblemTasks(TaskList):
         self._loaded = loaded
 
     def close(self) -> None:
-        """See ``LoadedProblems.close``."""
         self._loaded.close()
 
 

@@ -78,7 +78,6 @@ class Measured:
         self._counts = Counter[tuple[bool, Control | None]]()
 
     def measure(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report:
-        """See ``Bench.measure``."""
         repaired = changes == problem.solved
         number = self._counts[repaired, control]
         self._counts[repaired, control] += 1

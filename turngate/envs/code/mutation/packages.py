@@ -25,6 +25,7 @@ from turngate.envs.code.grading.protect import TEST_FOLDERS, is_test
 from turngate.envs.code.grading.toolbox import RUNNER_NEEDS
 from turngate.envs.code.mutation.settings import PytestSettings, settings_of
 from turngate.errors import DataError, TaskRefused
+from turngate.jsonl import toml_of
 
 MAX_TREE_BYTES = 64 << 20
 """A larger source is refused before anything of it is read."""
@@ -238,7 +239,7 @@ def _metadata(folder: Path) -> dict[str, str]:
 
 def _project(path: Path) -> tuple[object, object, object]:
     try:
-        project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
+        project = toml_of(path.read_text(encoding="utf-8")).get("project", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(path, f"cannot be read: {error}") from error
     licence = project.get("license", "")

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from turngate.errors import TaskRefused
+from turngate.jsonl import toml_of
 
 FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """In pytest's order; the first with a section of pytest's counts, and a file of pytest's own in any case."""
@@ -89,7 +90,7 @@ def _section(file: Path) -> Mapping[str, Any] | None:
     text = file.read_text(encoding="utf-8")
     own = file.name.removeprefix(".").startswith("pytest.")
     if file.suffix == ".toml":
-        content = tomllib.loads(text)
+        content = toml_of(text)
         tool = content if own else content.get("tool", {})
         found: Mapping[str, Any] | None = tool.get("pytest")
         return (found or {}).get("ini_options", found) if found is not None or not own else {}

@@ -35,7 +35,6 @@ class Bfcl(ToolTaskSource):
         return BfclServices(folder=self.folder_of("folder") if self.folder else None)
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``bfcl_rows.read_tasks``."""
         from turngate.envs.tooluse.bfcl.bfcl_rows import read_tasks
         from turngate.envs.tooluse.bfcl.wheel import package_folder
 

@@ -12,6 +12,7 @@ from turngate.envs.tooluse.bfcl.episode import MOST_STEPS, BfclEpisode, Scenario
 from turngate.envs.tooluse.bfcl.functions import tool_of_doc
 from turngate.envs.tooluse.bfcl.services import Services
 from turngate.envs.tooluse.bfcl.wheel import NAMES, docs, package_folder, service_class
+from turngate.envs.tooluse.facts import OF_USER_TURNS
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld, UserSays
 from turngate.errors import ConfigError
 from turngate.tools.read import usages
@@ -27,7 +28,6 @@ class BfclServices(ToolWorld):
     """The folder ``bfcl_eval`` of an unpacked wheel or a checkout; left out: the installed wheel."""
 
     def open(self) -> OpenWorld:
-        """See ``BfclDesk``."""
         return BfclDesk(package_folder(self.folder))
 
 
@@ -50,6 +50,7 @@ class BfclDesk:
 
     fork: Literal["exact", "none"] = "exact"
     knows_state = False  # the checks are BFCL's own
+    evidence: Mapping[str, str] = OF_USER_TURNS
 
     def __init__(self, package: Path) -> None:
         self._package = package
@@ -77,7 +78,6 @@ class BfclDesk:
         return CallReply(text=text, ok=ok, wrote=wrote, facts={"distance": episode.distance()})
 
     def end_turn(self) -> UserSays:
-        """See ``LeadsTurns.end_turn``."""
         episode = self._present()
         verdict = episode.end_turn()
         facts: dict[str, JSON] = {
@@ -96,23 +96,19 @@ class BfclDesk:
         return UserSays(text="\n".join([*told, turn.says]), facts=facts)
 
     def may_go_on(self) -> bool:
-        """See ``LeadsTurns.may_go_on``."""
         episode = self._present()
         episode.steps += 1
         return episode.steps <= MOST_STEPS
 
     def key(self) -> str:
-        """See ``LeadsTurns.key``."""
         return self._present().key()
 
     def measured(self) -> Mapping[str, JSON]:
-        """See ``LeadsTurns.measured``."""
         episode = self._present()
         held = [verdict.held for verdict in episode.verdicts]
         return {"solved": episode.solved, "turns_held": sum(held) / len(episode.turns)}
 
     def lines(self, initial: Mapping[str, object]) -> Sequence[Sequence[ToolCall]]:
-        """See ``LeadsTurns.lines``."""
         return [turn.gold for turn in _scenario(initial).turns]
 
     def state(self) -> JSON:
@@ -120,11 +116,9 @@ class BfclDesk:
         return None
 
     def save(self) -> object:
-        """See ``OpenWorld.save``."""
         return copy.deepcopy(self._episode), self.tools
 
     def load(self, saved: object) -> None:
-        """See ``OpenWorld.load``."""
         assert isinstance(saved, tuple)
         self._episode, self.tools = copy.deepcopy(saved[0]), saved[1]
 

@@ -38,7 +38,6 @@ class Retail(DomainSource):
     module: ClassVar[str] = "turngate.envs.tooluse.domains.retail"
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``retail_tasks.retail_errand``."""
         from turngate.envs.tooluse.domains.retail_tasks import retail_errand
 
         return DomainTasks(self.world(), retail_errand, name=self.type, max_level=self.max_level)
@@ -52,7 +51,6 @@ class Travel(DomainSource):
     module: ClassVar[str] = "turngate.envs.tooluse.domains.travel"
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``travel_tasks.travel_errand``."""
         from turngate.envs.tooluse.domains.travel_tasks import travel_errand
 
         return DomainTasks(self.world(), travel_errand, name=self.type, max_level=self.max_level)
@@ -70,7 +68,6 @@ class HelpDesk(DomainSource):
     module: ClassVar[str] = "turngate.envs.tooluse.domains.helpdesk"
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``helpdesk_tasks``."""
         from turngate.envs.tooluse.domains.helpdesk_tasks import helpdesk_errand, worded_errand
 
         if self.naming == "words":

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from turngate.envs.tooluse.domains.mood import BEGIN, emotion_after, mood, walks_away
 from turngate.envs.tooluse.domains.talk import Exchange, UserSheet
 from turngate.envs.tooluse.domains.users import LiveUser, ScriptedUser, SimulatedUser
+from turngate.envs.tooluse.facts import OF_TALKS
 from turngate.envs.tooluse.python_world import PythonTools, tools_module
+from turngate.envs.tooluse.states import leaves
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld
 from turngate.errors import ConfigError
 from turngate.problems import one_line
+from turngate.rewards.outcome.normal_form import one_form
 from turngate.tools.tool import Tool, named_apart, tool, tool_of
 from turngate.types import JSON, ToolCall
 
@@ -49,8 +52,11 @@ class DomainWorld(ToolWorld):
     user: SimulatedUser = ScriptedUser()
     """Who the agent talks with."""
 
+    @property
+    def outside(self) -> str:
+        return self.user.outside
+
     def open(self) -> OpenWorld:
-        """See ``OpenDomain``."""
         inner = PythonTools(module=self.module).open()
         return OpenDomain(inner, getattr(tools_module(self.module), "ENTITIES", {}), self.user)
 
@@ -71,6 +77,7 @@ class OpenDomain:
 
     fork: Literal["exact", "none"] = "exact"
     knows_state = True
+    evidence: Mapping[str, str] = OF_TALKS
 
     def __init__(self, inner: OpenWorld, entities: Mapping[str, type[BaseModel]], user: SimulatedUser) -> None:
         self._inner, self._entities, self._user = inner, entities, user
@@ -94,17 +101,17 @@ class OpenDomain:
         self._lines, self._emotion = (), BEGIN
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
-        """See ``OpenWorld.call``."""
         if tool.name == SAY.name:
             return self._said(str(arguments["text"]))
-        return self._inner.call(tool, arguments, call)
+        # the rules look at the call, and have to find what the tool finds
+        told = cast("Mapping[str, JSON]", self._named(call.arguments))
+        return self._inner.call(tool, self._named(arguments), replace(call, arguments=told))
 
     def state(self) -> JSON:
         """See ``OpenWorld.state``: the tables."""
         return self._inner.state()
 
     def talked(self) -> str:
-        """See ``HoldsTalk``."""
         return json.dumps(self._lines)
 
     def rehearsal(self) -> OpenWorld:
@@ -112,19 +119,31 @@ class OpenDomain:
         return self if isinstance(self._user, ScriptedUser) else OpenDomain(self._inner, self._entities, ScriptedUser())
 
     def save(self) -> object:
-        """See ``OpenWorld.save``."""
         return _Saved(inner=self._inner.save(), sheet=self._sheet, lines=self._lines, emotion=self._emotion)
 
     def load(self, saved: object) -> None:
-        """See ``OpenWorld.load``."""
         assert isinstance(saved, _Saved)
         self._inner.load(saved.inner)
         self._sheet, self._lines, self._emotion = saved.sheet, saved.lines, saved.emotion
 
     def close(self) -> None:
-        """See ``OpenWorld.close``."""
         self._talker.close()
         self._inner.close()
+
+    def _named(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Arguments with texts in one form of their letters; one that names something in the tables as it stands there.
+
+        So a name is found whatever its letters are, and what is written down does not depend on them.
+        """
+        if all(not isinstance(value, str) or value.isascii() for value in arguments.values()):
+            return arguments
+        found = leaves(self._inner.state())
+        names = {step for path in found for step in path} | {leaf for leaf in found.values() if isinstance(leaf, str)}
+        plain = {one_form(name): name for name in names}
+        return {
+            key: value if not isinstance(value, str) or value in names else plain.get(one_form(value), one_form(value))
+            for key, value in arguments.items()
+        }
 
     def _said(self, text: str) -> CallReply:
         if walks_away(self._emotion):

@@ -7,10 +7,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from turngate.envs.tooluse.domains.domain_world import SAY
 from turngate.envs.tooluse.goals import Finish, Goal
 from turngate.errors import ConfigError
+from turngate.rewards.outcome.normal_form import without_commas
 
+DONE = "done"
+"""The outcome by which something was done."""
+_RETRACTS = re.compile(
+    r"\b(?:true|truth|false|untrue|wrong|incorrect|lie|lied|lies|lying|liar|jok(?:e|ed|ing)|kidding|mistaken?|retract\w*"
+    r"|disregard|forget|ignore|den(?:y|ied)|fake\w*|pretend\w*|opposite|contrary|fabricated|invented|nothing|none)\b"
+)
+_DENIES = re.compile(r"\b(?:not|never|cannot|undone|failed|unable)\b|n['’]t\b")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?!\w|\.\d)")
 
 
@@ -18,7 +25,8 @@ class ServedGoal(Goal):
     """The state is as the gold calls leave it, no rule was broken, and the last message tells what it has to.
 
     The state and the rules are the frame's business, which knows the gold calls: where a wish is against the rules they
-    change nothing. The last message is the answer.
+    change nothing. The last message is the answer. What it tells has to stand, so it is wrong with a word by which one
+    takes something back, and, where something was done, with one that denies: no rule finds out what they are about.
     """
 
     type: Literal["served"] = "served"
@@ -30,7 +38,7 @@ class ServedGoal(Goal):
     never: tuple[str, ...] = ()
     """What the last message must not hold, such as the other outcomes that there might have been."""
     secret: tuple[str, ...] = ()
-    """What must never be said in the whole conversation, such as other people's data."""
+    """What no call of the conversation may hold, such as other people's data, by which one would act in their name."""
     numbers: tuple[str, ...] = ()
     """Numbers that the last message may hold beside those in ``tells``, such as that of the order."""
 
@@ -45,11 +53,11 @@ class ServedGoal(Goal):
         return self.answer
 
     def met(self, finish: Finish) -> bool:
-        """Whether the last message is right, and nothing secret was said."""
-        said = [str(call.arguments.get("text", "")) for call in finish.calls if call.name == SAY.name]
-        heard = [_plain(text) for text in (*said, finish.answer or "")]
-        revealed = any(_holds(text, secret) for text in heard for secret in self.secret)
-        return finish.answer is not None and self._told(finish.answer) and not revealed
+        """Whether the last message is right, and nothing secret was said or used."""
+        given = [str(value) for call in finish.calls for value in call.arguments.values()]
+        heard = [_plain(text) for text in (*given, finish.answer or "")]
+        used = any(_holds(text, secret) for text in heard for secret in self.secret)
+        return finish.answer is not None and self._told(finish.answer) and not used
 
     def _told(self, answer: str) -> bool:
         text = _plain(answer)
@@ -58,6 +66,8 @@ class ServedGoal(Goal):
         return (
             all(_holds(text, told) for told in self.tells)
             and not any(_holds(text, wrong) for wrong in self.never)
+            and not _RETRACTS.search(text)
+            and not (self.tells[0] == DONE and _DENIES.search(text))
             and not guessed
         )
 
@@ -68,4 +78,4 @@ def _holds(text: str, words: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.lower().replace(",", "").split())
+    return " ".join(without_commas(text).split())

@@ -45,6 +45,11 @@ class SimulatedUser(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "simulated user"
 
+    @property
+    def outside(self) -> str:
+        """What outside of the environment speaks for the user, in words; "" where the same talk goes on the same."""
+        return ""
+
     @classmethod
     def find(cls, name: str) -> builtins.type[Self]:
         """The class of the part called ``name``; see ``Part.find``."""
@@ -77,7 +82,6 @@ class ScriptedUser(SimulatedUser):
     """Most topics that the user speaks about in one reply; those that a question names first."""
 
     def open(self) -> LiveUser:
-        """See ``ScriptedTalker``."""
         return ScriptedTalker(self.most_topics)
 
 
@@ -87,7 +91,6 @@ class Nobody(SimulatedUser):
     type: Literal["nobody"] = "nobody"
 
     def open(self) -> LiveUser:
-        """See ``Silence``."""
         return Silence()
 
 
@@ -119,7 +122,7 @@ class ScriptedTalker:
         if topics:
             known = {topic for text in earlier for topic in asked_topics(sheet, text)[: self._most_topics]}
             text = " ".join(sheet.facts[topic] for topic in topics)
-            return UserReply(text, STEP if set(topics) - known else -STEP, {"asked": " ".join(topics)})
+            return UserReply(text, STEP if set(topics) - known else -STEP, {"asked_topics": " ".join(topics)})
         if _first(heard, _REFUSAL) is not None:
             again = any(_first(text, _REFUSAL) is not None for text in earlier)
             return UserReply("If you say so." if again else f"Please make an exception. {sheet.wish}", -STEP)

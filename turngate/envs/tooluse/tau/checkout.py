@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from turngate.errors import ConfigError, DataError
+from turngate.jsonl import toml_of
 
 _LOCK = threading.Lock()
 _IMPORTED: dict[tuple[Path, str], ModuleType] = {}
@@ -90,6 +91,6 @@ def text_of(path: Path) -> str:
 
 def _read_toml(path: Path) -> object:
     try:
-        return tomllib.loads(text_of(path))
+        return toml_of(text_of(path))
     except tomllib.TOMLDecodeError as error:
         raise DataError(path, f"is not TOML: {error}") from None

@@ -7,13 +7,14 @@ lenient, the evidence says so, and the rubric ``tau_strict`` asks for more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from turngate.envs.tooluse.domains.domain_world import SAY
 from turngate.envs.tooluse.goals import Finish, Goal
 from turngate.envs.tooluse.states import spelled
+from turngate.rewards.outcome.normal_form import one_form, texts_in_one_form, without_case, without_commas
 from turngate.types import JSON, ToolCall
 
 Basis: TypeAlias = Literal["DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"]
@@ -43,7 +44,8 @@ class WantedCall(BaseModel):
         if call.name != self.name:
             return False
         theirs = {name: value for name, value in call.arguments.items() if name in names}
-        return theirs == {name: value for name, value in self.arguments.items() if name in names}
+        wanted = {name: value for name, value in self.arguments.items() if name in names}
+        return bool(texts_in_one_form(theirs) == texts_in_one_form(wanted))
 
 
 class TauGoal(Goal):
@@ -55,7 +57,8 @@ class TauGoal(Goal):
     """DB: the tables end as the gold calls leave them. COMMUNICATE: each of ``tells`` was said. ENV_ASSERTION: all
     assertions hold. ACTION: each of ``wanted`` was called. Nothing: an episode that was ended is won."""
     tells: tuple[str, ...] = ()
-    """What has to be part of something that the agent said, regardless of case and of commas in what was said."""
+    """What has to be part of something that the agent said, regardless of case, of commas in what was said, and of how
+    a letter or digit is encoded (``one_form``)."""
     wanted: tuple[WantedCall, ...] = Field(())
     """The calls that ACTION wants."""
 
@@ -63,7 +66,7 @@ class TauGoal(Goal):
         """Whether the original would pay 1."""
         ends, wanted = _part(finish.state, _TABLES), _part(finish.gold.after, _TABLES)
         checks: Mapping[Basis, Callable[[], bool]] = {
-            "DB": lambda: spelled(ends) == spelled(wanted),
+            "DB": lambda: _spelled(ends) == _spelled(wanted),
             "COMMUNICATE": lambda: self._told(finish),
             "ENV_ASSERTION": lambda: all(_part(finish.state, _ASSERTIONS).values()),
             "ACTION": lambda: all(any(one.is_met_by(call) for call in finish.calls) for one in self.wanted),
@@ -77,8 +80,12 @@ class TauGoal(Goal):
 
     def _told(self, finish: Finish) -> bool:
         said = [str(call.arguments.get("text", "")) for call in finish.calls if call.name == SAY.name]
-        heard = [text.lower().replace(",", "") for text in (*said, finish.answer or "")]
-        return all(any(told.lower() in text for text in heard) for told in self.tells)
+        heard = [without_commas(text) for text in (*said, finish.answer or "")]
+        return all(any(without_case(one_form(told)) in text for text in heard) for told in self.tells)
+
+
+def _spelled(tables: Mapping[str, JSON]) -> str:
+    return spelled(cast("JSON", texts_in_one_form(tables)))
 
 
 def _part(state: JSON, prefix: str) -> Mapping[str, JSON]:

@@ -144,7 +144,6 @@ class Tau2World(TauWorld):
     domain: str
 
     def toolkit(self) -> Toolkit:
-        """See ``Tau2Toolkit``."""
         return Tau2Toolkit(self.folder, self.domain)
 
 
@@ -242,7 +241,6 @@ class Tau2Toolkit:
 
     @property
     def holder(self) -> Holder:
-        """See ``Toolkit.holder``."""
         return _ModelTables(self._kit.db) if self._kit.db is not self._held.db else self._held
 
     def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
@@ -260,7 +258,6 @@ class Tau2Toolkit:
             raise ConfigError(f"the task's first state cannot be brought about: {error}") from error
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
-        """See ``Toolkit.call``."""
         self._touched = True
         return _as_text(self._kit.use_tool(name, **arguments))
 

@@ -57,7 +57,6 @@ class TauBenchWorld(TauWorld):
     domain: str
 
     def toolkit(self) -> Toolkit:
-        """See ``BenchToolkit``."""
         return BenchToolkit(self.folder, self.domain)
 
 
@@ -168,7 +167,6 @@ class BenchToolkit:
 
     @property
     def holder(self) -> Holder:
-        """See ``Toolkit.holder``."""
         return self._held
 
     def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
@@ -180,7 +178,6 @@ class BenchToolkit:
         self._touched = bool(rows)
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
-        """See ``Toolkit.call``."""
         self._touched = True
         return str(self._classes[name].invoke(data=self._held.plain(), **arguments))
 

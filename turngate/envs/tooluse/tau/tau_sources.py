@@ -93,7 +93,6 @@ class TauBench(TauSource):
     kind: ClassVar[str] = "tool use"
 
     def world(self) -> TauWorld:
-        """See ``TauBenchWorld``."""
         return tau_bench.TauBenchWorld(folder=self.folder, domain=self.domain, user=self.user)
 
     def policy(self) -> str:
@@ -124,7 +123,6 @@ class Tau2(TauSource):
     kind: ClassVar[str] = "tool use"
 
     def world(self) -> TauWorld:
-        """See ``Tau2World``."""
         return tau2_bench.Tau2World(folder=self.folder, domain=self.domain, user=self.user)
 
     def policy(self) -> str:

@@ -16,6 +16,7 @@ from turngate.envs.tooluse.domains.domain_world import SAY
 from turngate.envs.tooluse.domains.mood import BEGIN, emotion_after, mood
 from turngate.envs.tooluse.domains.talk import ENDINGS, Exchange, UserSheet
 from turngate.envs.tooluse.domains.users import LiveUser, ScriptedUser, SimulatedUser
+from turngate.envs.tooluse.facts import OF_TALKS
 from turngate.envs.tooluse.tau.first_tables import Holder, Place, Tables
 from turngate.envs.tooluse.tau.graded import state_of
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld
@@ -88,12 +89,15 @@ class TauWorld(ToolWorld):
         """Raises ConfigError for a user who cannot play instructions."""
         needs_instructed(self.user)
 
+    @property
+    def outside(self) -> str:
+        return self.user.outside
+
     @abstractmethod
     def toolkit(self) -> Toolkit:
         """The tools and the tables. Raises UserError for a checkout of another form."""
 
     def open(self) -> OpenWorld:
-        """See ``OpenTau``."""
         return OpenTau(self.toolkit(), self.user.open())
 
 
@@ -120,6 +124,7 @@ class OpenTau:
 
     fork: Literal["exact", "none"] = "exact"
     knows_state = True
+    evidence: Mapping[str, str] = OF_TALKS
 
     def __init__(self, toolkit: Toolkit, user: LiveUser, *, lenient: bool = False) -> None:
         self._toolkit, self._user, self._lenient = toolkit, user, lenient
@@ -163,7 +168,6 @@ class OpenTau:
         return self._state
 
     def talked(self) -> str:
-        """See ``HoldsTalk``."""
         return json.dumps(self._lines)
 
     def rehearsal(self) -> OpenWorld:
@@ -171,19 +175,16 @@ class OpenTau:
         return OpenTau(self._toolkit, self._user, lenient=True)
 
     def save(self) -> object:
-        """See ``OpenWorld.save``."""
         rows = self._toolkit.tables.taken(self._toolkit.holder)
         return _SavedDesk(start=self._start, rows=rows, lines=self._lines, emotion=self._emotion)
 
     def load(self, saved: object) -> None:
-        """See ``OpenWorld.load``."""
         assert isinstance(saved, _SavedDesk)
         self._start, self._lines, self._emotion = saved.start, saved.lines, saved.emotion
         self._toolkit.begin(TauStart(), saved.rows)
         self._state = None
 
     def close(self) -> None:
-        """See ``OpenWorld.close``."""
         self._user.close()
 
     def _compared(self) -> JSON:

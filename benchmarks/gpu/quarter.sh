@@ -1,0 +1,32 @@
+#!/bin/sh
+# What a GPU can show of turngate in ten minutes at most: sh benchmarks/gpu/quarter.sh [--small] FOLDER
+# A run of the lock with the default config, sampler and learner together in two sizes, and the ways of attention along
+# trees. Each part has its own time and its output in FOLDER, and a part that fails stops no other; the exit code is 1
+# then. --small is for a machine without a GPU, which gets ten times as long. PYTHON names the interpreter.
+set -u
+steps=5 size="--repeats 3" slow=1; small=
+[ "${1:-}" = --small ] && { steps=1 size="--small --width 32 --layers 1 --repeats 1" slow=10 small=1; shift; }
+out=${1:?name a folder for what is found}
+mkdir -p "$out" && [ ! -e "$out/lock.toml" ] || { echo "$out: name a folder without results" >&2; exit 2; }
+failed=0
+
+part() {  # name, most seconds, arguments of python
+    name=$1 most=$2 began=$(date +%s) said=done; shift 2
+    timeout $((most * slow)) "${PYTHON:-python}" "$@" >"$out/$name.txt" 2>&1 || { said="FAILED with $?"; failed=1; }
+    echo "== $name: $said in $(($(date +%s) - began)) s"; tail -n 4 "$out/$name.txt"
+}
+
+cat >"$out/lock.toml" <<TOML
+name = "lock"
+folder = "$out/runs"
+env = {id = "turngate/Lock-v1"}
+policy = {turn_tokens = 8, context = 256, lanes = 32}
+warm_start = {episodes = 48, epochs = 4, episodes_per_batch = 8, lr = 5e-3}
+train = {steps = $steps, tasks_per_step = 4, group_size = 8, filters = []}
+eval = {tasks = 4}
+TOML
+part lock 120 -m turngate train "$out/lock.toml"
+part tiny 60 -m benchmarks.gpu.one_gpu --shape tiny --updates 1 --out "$out/tiny.json"
+[ "$small" ] || part 0.6b 180 -m benchmarks.gpu.one_gpu --shape 0.6b --updates 2 --out "$out/0.6b.json"
+part packing 240 -m benchmarks.packing $size --out "$out/packing.json"
+exit $failed

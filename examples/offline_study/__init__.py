@@ -1,0 +1,1 @@
+"""What recorded episodes of mixed quality teach, beside playing: ``python -m examples.offline_study``."""

@@ -1,0 +1,43 @@
+"""What docstrings may leave out, and what they may not say.
+
+A method that fills in what a class above it, or a protocol, declares needs no docstring: the declaration says what it
+does. Every other public method of a public class has one, and none says only where to look.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "turngate"
+OF_PYTHON = {"do_POST", "find_class", "handle_data", "handle_endtag", "handle_starttag", "subprocess_exec", "visit"}
+"""Methods that classes of the standard library declare."""
+POINTER = re.compile(r"See ``[^`]*``\.?")
+
+
+def classes(tree: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef]:
+    """Public classes, also in one another, but not in functions."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            yield from classes(node)
+
+
+def methods() -> Iterator[tuple[str, str, str | None]]:
+    """(place, name, docstring) of every public method."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for owner in classes(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in owner.body:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                    yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node.name, ast.get_docstring(node)
+
+
+def test_a_public_method_says_what_it_does_unless_another_declares_it():
+    found = list(methods())
+    declared = {name for _, name, text in found if text}
+    assert len(found) > 1000
+    assert [f"{place} {name}" for place, name, text in found if not text and name not in declared | OF_PYTHON] == []
+
+
+def test_no_docstring_of_a_method_only_points_elsewhere():
+    assert [f"{place} {name}" for place, name, text in methods() if text and POINTER.fullmatch(text.strip())] == []

@@ -1,0 +1,29 @@
+"""What a web episode is paid for: the task done; and in episodes that were won, not repeating what led nowhere."""
+
+from turngate.rewards.gates import NeedsOutcome
+from turngate.rewards.outcome import StepVerdicts
+from turngate.rewards.rubric import FromEvidence, Rubric
+
+_NO_OP = FromEvidence(name="no_op", evidence="no_op", kind="process", weight=-0.05, per_turn=True, agg="mean")
+
+RUBRIC = Rubric(
+    rewards=(FromEvidence(name="solved", evidence="solved", kind="outcome", weight=1.0, levels=(0, 1)), _NO_OP),
+    gates=(NeedsOutcome(at_least=0.5),),
+)
+"""1 for a task that was done, and in such episodes a charge for actions of which nothing came."""
+
+JUDGED_RUBRIC = Rubric(
+    rewards=(
+        FromEvidence(name="solved", evidence="solved", kind="outcome", weight=1.0, levels=(0, 1)),
+        _NO_OP,
+        StepVerdicts(name="steps", kind="process", weight=0.2),
+    ),
+    gates=(NeedsOutcome(at_least=0.5),),
+)
+"""``RUBRIC``, and in episodes that were won what a judge says of each step (``step_verdict``, by an examiner)."""
+
+PARTIAL_RUBRIC = Rubric(
+    rewards=(FromEvidence(name="goal_share", evidence="goal_share", kind="outcome", weight=1.0), _NO_OP),
+    gates=(NeedsOutcome(at_least=0.5),),
+)
+"""The share of the task that was done instead of all or nothing; an episode with half of it or more counts as won."""

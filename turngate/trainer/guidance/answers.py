@@ -1,0 +1,86 @@
+"""What a guide answers, read before it is used: plans, groups and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from turngate.agents.forced import Entry, Forced
+from turngate.agents.lent import Lent
+from turngate.part_calls import Unusable, handed, ignored, instance_of, metrics_of, shown, text, whole
+from turngate.trainer.guidance.base import Guide
+from turngate.trainer.guidance.plan import Plan
+from turngate.types import Action, Guidance, Metrics, ScoredGroup, Task
+
+GUIDE = "guide"
+_PLAN = "a Plan, Plan(entries=[…]), with a Guidance, a Forced, a Lent or None for each episode, at least one"
+
+
+def first_wave(guide: Guide, task: Task, group_size: int) -> Plan:
+    """``Guide.plan``. Raises PartError for what cannot be played."""
+    return handed(GUIDE, guide.plan, task, group_size, take=_plan, must=_PLAN)
+
+
+def next_wave(guide: Guide, group: ScoredGroup, wave: int, *, rows: int) -> Plan | None:
+    """``Guide.again``; ``rows``: how many there are to replace. Raises PartError for what cannot be played."""
+    must = f"{_PLAN}; or None for no further wave"
+    return handed(GUIDE, guide.again, group, wave, take=partial(_plan_or_none, rows=rows), must=must)
+
+
+def settled(guide: Guide, group: ScoredGroup, played: ScoredGroup) -> ScoredGroup:
+    """``Guide.settle``. Raises PartError for anything but a ScoredGroup."""
+    found: ScoredGroup = handed(GUIDE, guide.settle, group, played, take=instance_of(ScoredGroup), must="a ScoredGroup")
+    return found
+
+
+def observed(guide: Guide, played: Sequence[ScoredGroup]) -> Metrics:
+    """Show a guide the results of a step: its metrics. Raises PartError for metrics that are no numbers."""
+    handed(GUIDE, guide.observe, played, take=ignored, must="")
+    return handed(GUIDE, guide.metrics, take=metrics_of, must="a dictionary of numbers by name")
+
+
+def _plan_or_none(found: object, *, rows: int) -> Plan | None:
+    if found is None:
+        return None
+    plan = _plan(found)
+    if plan.row is not None and plan.row >= rows:
+        raise Unusable(f"row is {plan.row}, and the group has {rows}")
+    return plan
+
+
+def _plan(found: object) -> Plan:
+    if not isinstance(found, Plan):
+        raise Unusable
+    entries = [_entry(entry, f"entry {place}") for place, entry in enumerate(found.entries)]
+    if not entries:
+        raise Unusable("it has no entries")
+    if found.into not in ("same", "own", "replace"):
+        raise Unusable(f"into is {shown(found.into)}")
+    row = None if found.row is None else whole(found.row, "row")
+    return Plan(entries=entries, into=found.into, row=row)
+
+
+def _entry(entry: object, name: str) -> Entry:
+    if entry is None:
+        return None
+    if isinstance(entry, Guidance):
+        return _guidance(entry, name)
+    if isinstance(entry, Forced):
+        turns = [entry.turns] if isinstance(entry.turns, str) else entry.turns  # a text is a sequence of texts, too
+        known = all(isinstance(turn, str) or (isinstance(turn, Action) and turn.cut_off) for turn in turns)
+        if turns is not entry.turns or not known or not all(isinstance(key, str) for key in entry.keys):
+            raise Unusable(f"turns of {name} are {shown(entry.turns)}")
+        return replace(entry, guidance=_guidance(entry.guidance, name))
+    if isinstance(entry, Lent) and callable(getattr(entry.actor, "act", None)):
+        return replace(entry, guidance=_guidance(entry.guidance, name))
+    raise Unusable(f"{name} is {shown(entry)}")
+
+
+def _guidance(one: object, name: str) -> Guidance:
+    if not isinstance(one, Guidance):
+        raise Unusable(f"guidance of {name} is {shown(one)}")
+    for key in ("kind", "text", "source"):
+        text(getattr(one, key), f"{key} of {name}")
+    level = whole(one.level, f"level of {name}")
+    return replace(one, level=level, insert_turn=whole(one.insert_turn, f"insert_turn of {name}"))

@@ -1,0 +1,141 @@
+"""What a user's learner answers, read before it is used: metrics, measured columns and weights.
+
+A learner that ships is used as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from turngate.agents.policies.base import Weights
+from turngate.agents.protocols import LanguageModel
+from turngate.part_calls import Unusable, answering, handed, ignored, metrics_of, number, ships, shown
+from turngate.trainer.learner import NOTHING, Learner, LearnerPart, Measured, Measuring
+from turngate.trainer.loss.tokens import Loss
+from turngate.types import Batch, BoolArray, FloatArray, Metrics, Sampling
+
+T = TypeVar("T")
+NOUN = LearnerPart.noun
+_MEASURES = ("logprobs", "entropies")
+_LEARNS = (*_MEASURES, "forward_backward", "hold_gradient", "optim_step", "weights", "values", "save", "load")
+_METRICS = "a dictionary of numbers by name"
+
+
+@contextmanager
+def started(part: LearnerPart, *, jobs: int = 1) -> Iterator[bool]:
+    """``LearnerPart.started``."""
+    start: Callable[[], object] = partial(part.started, jobs=jobs)
+    manager = handed(NOUN, start, take=answering("__enter__", "__exit__"), must="a context manager", of=part.started)
+    with ExitStack() as stack:
+        works = handed(NOUN, manager.__enter__, take=bool, must="true or false", of=part.started)
+        stack.push(manager)
+        yield works
+
+
+def opened(part: LearnerPart, model: LanguageModel, **settings: object) -> Learner:
+    """``LearnerPart.open``."""
+    return cast("Learner", _made(part, part.open, model, has=_LEARNS, **settings))
+
+
+def imitating(part: LearnerPart, model: LanguageModel, *, lr: float) -> Learner:
+    """``LearnerPart.imitating``."""
+    return cast("Learner", _made(part, part.imitating, model, has=_LEARNS, lr=lr))
+
+
+def measuring(part: LearnerPart, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+    """``LearnerPart.measuring``."""
+    return cast("Measuring", _made(part, part.measuring, model, has=_MEASURES, sampling=sampling))
+
+
+def measuring_start(part: LearnerPart, learner: Learner, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+    """``LearnerPart.measuring_start``."""
+    made = _made(part, part.measuring_start, learner, model, has=_MEASURES, sampling=sampling)
+    return cast("Measuring", made)
+
+
+def write_adapter(part: LearnerPart, learner: Learner, folder: Path, *, base: str) -> None:
+    """``LearnerPart.write_adapter``."""
+    write = partial(part.write_adapter, base=base)
+    handed(NOUN, write, learner, folder, take=ignored, must="", of=part.write_adapter)
+
+
+def _made(
+    part: LearnerPart, method: Callable[..., object], *arguments: object, has: tuple[str, ...], **settings: object
+) -> object:
+    """What ``method`` of a part returns, which has these methods; that of a user's part has its answers read."""
+    must = "a Learner" if has is _LEARNS else f"an object with {' and '.join(has)}"
+    made = handed(NOUN, partial(method, **settings), *arguments, take=answering(*has), must=must, of=method)
+    return made if ships(part) or isinstance(made, ReadLearner) else ReadLearner(made)
+
+
+class ReadLearner:
+    """A learner, or what only measures, whose answers are read; what else it has is had from it.
+
+    Every method raises PartError for what the learner raises, and for an answer that cannot be used.
+    """
+
+    def __init__(self, learner: object) -> None:
+        self._learner: Any = learner
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_learner":  # a copy that has none yet
+            raise AttributeError(name)
+        return getattr(self._learner, name)
+
+    def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
+        return self._asked("forward_backward", batch, loss, take=metrics_of, must=_METRICS, measured=measured)
+
+    def hold_gradient(self) -> float:
+        return self._asked("hold_gradient", take=partial(number, name="the norm", finite=False), must="a number")
+
+    def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
+        return self._asked("optim_step", take=metrics_of, must=_METRICS, lr_scale=lr_scale)
+
+    def weights(self) -> Weights:
+        return self._asked("weights", take=_weights, must="the parameters by name")
+
+    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
+        return self._column("logprobs", batch, whole=whole)
+
+    def entropies(self, batch: Batch) -> FloatArray:
+        return self._column("entropies", batch)
+
+    def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
+        return self._column("values", batch, wanted_L)
+
+    def save(self, path: Path) -> None:
+        self._asked("save", path, take=ignored, must="")
+
+    def load(self, path: Path) -> None:
+        self._asked("load", path, take=ignored, must="")
+
+    def _column(self, name: str, batch: Batch, *arguments: object, **settings: object) -> FloatArray:
+        n = len(batch.segment_L)
+        must = f"one number for each of the {n} tokens of the batch, float32[L]"
+        return self._asked(name, batch, *arguments, take=partial(_numbers, n=n), must=must, **settings)
+
+    def _asked(self, name: str, *arguments: object, take: Callable[[Any], T], must: str, **settings: object) -> T:
+        method = getattr(self._learner, name)
+        return handed(NOUN, partial(method, **settings), *arguments, take=take, must=must, of=method)
+
+
+def _numbers(found: object, *, n: int) -> FloatArray:
+    numbers = np.asarray(found, np.float32)
+    if numbers.shape != (n,):
+        raise Unusable(f"it has the shape {list(numbers.shape)}")
+    return numbers
+
+
+def _weights(found: object) -> Weights:
+    if not isinstance(found, Mapping):
+        raise Unusable
+    for name in found:
+        if not isinstance(name, str):
+            raise Unusable(f"{shown(name)} is no name")
+    return found
