@@ -85,8 +85,8 @@ def test_other_tools_read_a_run_in_one_line(tmp_path: Path, monkeypatch: pytest.
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(blocks("python")[0], {})
-    assert "after-heldout-greedy" in said.getvalue()
-    assert "24" in said.getvalue()
+    assert said.getvalue().count("after-heldout-greedy") == 3
+    assert f"num_rows: {6 * 4}" in said.getvalue()
 
 
 def test_the_table_names_every_format():

@@ -3,8 +3,7 @@
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import tomli_w
 
 from tests.commands.small_run import COMMAND, variables
 from tests.helpers.command_line import turngate
+from tests.helpers.waiting import wait_until
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
@@ -131,13 +131,6 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 90
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

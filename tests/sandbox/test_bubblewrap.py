@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.waiting import wait_until
 from turngate.errors import ConfigError, EnvError
 from turngate.sandbox import CommandResult, KilledBy, ResourceLimits, SandboxLost, confinement, open_backend
 from turngate.sandbox.bubblewrap import OUTSIDE_UID, SPARE
@@ -30,13 +31,6 @@ def remains():
     groups = [folder for folder in folders if os.path.basename(folder).startswith(f"turngate-{os.getpid()}-")]
     mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "turngate-sandbox" in line]
     return len(groups), len(mounts), len(os.listdir("/proc/self/fd")), threading.active_count()
-
-
-def wait_until(condition, limit_s=20.0):
-    end_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
 
 
 def test_a_missing_program_is_named_with_the_line_that_installs_it(monkeypatch):

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.helpers.random_episodes import random_groups
 from turngate.store.codecs import Row
@@ -38,6 +39,17 @@ def test_500_random_episodes_come_back_as_they_were():
         assert found.place == (3, "train", row.group_id, row.sibling)
         n += 1
     assert n == 500
+
+
+def test_the_package_of_the_format_reads_what_is_written():
+    package = pytest.importorskip("atif")
+    for row, document in documents(8, 25):
+        read = package.Trajectory.model_validate(json.loads(json.dumps(document)))
+        assert read.trajectory_id == row.trajectory.id
+        played = [step for step in read.steps if step.source == "agent"]
+        assert len(played) == len(row.trajectory.turns)
+        ids = [step.metrics.completion_token_ids if step.metrics else [] for step in played]
+        assert ids == [turn.completion.ids_K.tolist() for turn in row.trajectory.turns]
 
 
 def test_missing_verdicts_and_what_stands_in_for_them_come_back():
