@@ -1,14 +1,14 @@
-"""The whole loop in one file: an environment, a rollout, credit by turn, an update. It needs torch and nothing of turngate.
+"""The whole loop in one file, of torch alone: an environment, a rollout, credit by turn, an update.
 
-    python examples/one_file.py            # a minute on a CPU
+    python examples/one_file.py            # half a minute on a CPU
     python examples/one_file.py --rule trajectory
 
-The agent looks for a number from 0 to 14. In each turn it writes a number and reads "higher" or "lower"; after four turns
-without success the episode is over. Four turns are enough if each halves what is left, which the agent has to find out.
-The environment pays 1 for the number, and 0.1 for each bit by which an answer narrows down what is left. All 15 numbers are
-trained and tested, and both rules learn: the file shows the steps, not that one rule is better.
+The agent looks for a number from 0 to 14. In each turn it writes a number and reads "higher" or "lower"; after four
+turns without success the episode is over. Four turns are enough if each halves what is left, which the agent has to
+find out. The environment pays 1 for the number, and 0.1 for each bit by which an answer narrows down what is left.
+All 15 numbers are trained and tested, and both rules learn: the file shows the steps, not that one rule is better.
 
-What turngate adds to these steps is in docs/concepts.md: tokens of a real language model, gates, guidance, replay, scale.
+What turngate adds to these steps is in docs/concepts.md: a real language model, gates, guidance, replay, scale.
 """
 
 import argparse
@@ -23,7 +23,7 @@ START, HIGHER, LOWER = NUMBERS, NUMBERS + 1, NUMBERS + 2  # what the agent reads
 
 
 class Guess:
-    """Find ``secret``. A step returns what the agent reads next, what the turn is paid, and whether the episode is over."""
+    """Find ``secret``. A step returns what the agent reads next, what the turn is paid, and whether it was the last."""
 
     def __init__(self, secret: int) -> None:
         self.secret, self.low, self.high, self.solved = secret, 0, NUMBERS, False
@@ -56,7 +56,7 @@ class Policy(nn.Module):
 
 
 def play(policy: Policy, secrets: list[int], greedy: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One episode for each secret, all at once: log-probabilities, payments and a mask by episode and turn, and success."""
+    """An episode for each secret, all at once: log-probabilities, payments and a mask by turn, and success."""
     worlds, over = [Guess(secret) for secret in secrets], [False] * len(secrets)
     own_B = read_B = torch.full((len(secrets),), START)
     state_BD = torch.zeros(len(secrets), policy.head.in_features)
