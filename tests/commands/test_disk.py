@@ -16,7 +16,7 @@ import pytest
 from tests.commands.small_run import COMMAND, variables, write_config
 from tests.helpers.command_line import turngate_at
 
-pytestmark = [pytest.mark.component, pytest.mark.timeout(400)]  # busy machines
+pytestmark = pytest.mark.component
 
 WRITERS = {
     "metrics": """

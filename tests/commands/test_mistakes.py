@@ -20,8 +20,6 @@ from tests.commands.small_run import turngate_in, write_config
 from tests.helpers.command_line import turngate, turngate_at
 from turngate.report.tables import print_table
 
-pytestmark = pytest.mark.timeout(400)  # each command imports torch, which takes long on a busy machine
-
 CORE = """
 import sys
 

@@ -17,8 +17,6 @@ from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 
-pytestmark = pytest.mark.timeout(400)  # each process imports torch, which takes long on a busy machine
-
 TABLE: dict[str, Any] = {
     "name": "lock",
     "env": {"id": "turngate/Lock-v1"},
