@@ -432,6 +432,16 @@ def judge_check(
 
 
 @app.command()
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package: small letters, digits and _.")],
+) -> None:
+    """Write a new package into the folder NAME: an environment, its tasks, a rubric, tests, a config that trains."""
+    from turngate.commands.init import init
+
+    init(consoles.output(), name, Path.cwd())
+
+
+@app.command()
 def tools(
     world: Annotated[
         str,
