@@ -32,6 +32,9 @@ from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.tried_passes import write_passes
 from turngate.types import FAULT, Ending, Guidance, Metrics, Score, Trajectory, derive_seed
 
+RISE = 1.1
+"""A batch differs from the next by less than this factor; a cross-entropy that rises further has got worse."""
+
 
 async def starting_model(
     config: Config, environments: Environments, worlds: Worlds, folder: RunFolder, console: Console
@@ -79,7 +82,19 @@ async def _imitated(config: Config, model: LanguageModel, solved: Sequence[Traje
     with Progress(console, "warm start") as progress:
         passes = _passes(config, learner, solved, episodes_per_batch, progress)
         imitate(passes, epochs=section.epochs)
+    _warn_of_rise(console, passes.start, passes.passes[-1], lr)
     return learner.weights()
+
+
+def _warn_of_rise(console: Console, before: float, after: float, lr: float) -> None:
+    """Say where imitation made the model worse at the very texts that it imitates."""
+    if after > RISE * before + 0.1:
+        _say(
+            console,
+            f"warning: the warm start raised the cross-entropy of its demonstrations from {before:.2f} to {after:.2f} nats "
+            f"per token: the learning rate {lr:g} is too high for this model. Lower warm_start.lr; pretrained weights take "
+            "1e-5 to 1e-4, where random ones take 1e-3",
+        )
 
 
 async def _converged(
@@ -101,6 +116,7 @@ async def _converged(
                 learner = learner_answers.imitating(config.learner, copy.deepcopy(model), lr=lr)
                 passes = _passes(config, learner, solved, episodes_per_batch, progress)
                 grid.append(await trial.converge(passes, lr=lr, episodes_per_batch=episodes_per_batch))
+                _warn_of_rise(console, passes.start, min(passes.passes), lr)
         record = trial.record(len(solved), grid)
         write_passes(folder, record)
         _say(console, record.line)

@@ -33,7 +33,8 @@ https://arxiv.org/abs/2404.06395; https://arxiv.org/abs/2405.18392)."""
 class Imitation:
     """Shuffled passes over ``demonstrations``, ``episodes_per_batch`` of them in an update of ``learner``.
 
-    ``report`` is called after each update with the number of all updates so far and its metrics.
+    ``report`` is called after each update with the number of all updates so far and its metrics. ``start`` is the
+    cross-entropy of the first batch, before any update; ``passes`` has the mean of each pass, in nats per token.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Imitation:
         self.updates_per_pass = math.ceil(len(demonstrations) / episodes_per_batch)
         self._loss, self.demonstrations, self._batch = loss, demonstrations, episodes_per_batch
         self._rng, self._report, self._updates = np.random.default_rng(seed), report, 0
+        self.start, self.passes = math.nan, list[float]()
 
     def run(self, lr_scale: Callable[[int], float]) -> float:
         """One pass; ``lr_scale`` gives the factor on the learning rate for each of its updates, from 0.
@@ -64,9 +66,12 @@ class Imitation:
             metrics = self.learner.forward_backward(batch, self._loss)
             metrics |= self.learner.optim_step(lr_scale=lr_scale(number))
             losses.append(metrics["loss/imitation"])
+            if not self._updates:
+                self.start = losses[0]
             self._updates += 1
             self._report(self._updates, metrics)
-        return float(np.mean(losses))
+        self.passes.append(float(np.mean(losses)))
+        return self.passes[-1]
 
 
 def imitate(passes: Imitation, *, epochs: int) -> None:
