@@ -534,6 +534,31 @@ def the_oracles_attempt_follows_worse_ones(run, rows):
     assert all(row["aside/rise_teacher_rows"] > 0 and row["aside/rise_teacher_loss"] > 0 for row in rows)
 
 
+def stages_that(run, kind):
+    return [one for one in run.stages if one.path.name.endswith(f"-{kind}")]
+
+
+def successes_are_imitated_between_reinforcements(run, rows):
+    """The reinforced policy is what collects, its successes are imitated, and what is reinforced next comes of them."""
+    parts = [stages_that(run, name) for name in ("zero_rl", "collect", "cold_start", "tea_rl")]
+    for first, collected, imitated, last in zip(*parts, strict=True):
+        assert load(imitated.config).episodes.runs == (collected.path,)
+        assert weights(first.model) == weights(collected.model) != weights(imitated.model) != weights(last.model)
+        assert [Store(one.path).steps("train") for one in (imitated, last)] == [[], [1, 2]]
+        for one in (first, imitated, last):
+            learned(one, read_metrics(one.metrics))
+
+
+def what_was_collected_is_compared_and_then_played_on(run, rows):
+    parts = [stages_that(run, name) for name in ("collect", "tao", "rl")]
+    for collected, compared, played in zip(*parts, strict=True):
+        assert load(compared.config).episodes.runs == (collected.path,)
+        assert any(row["aside/pairs_pairs"] > 0 for row in read_metrics(compared.metrics))
+        assert load(played.config).model == str(compared.model)
+        assert weights(collected.model) != weights(compared.model)
+        assert [Store(one.path).steps("train") for one in (compared, played)] == [[], [1, 2]]
+
+
 def reference_and_optimizer_begin_anew(run, rows):
     """The first update of each stage is measured against the model that the stage began from."""
     assert [one.path.name for one in run.stages] == ["01-rl", "02-rl"]
@@ -560,6 +585,7 @@ SHOWN = {
     "guided_group": second_groups_have_a_hint,
     "hindsight": failures_are_rewritten,
     "lessons": lessons_are_tried,
+    "light_if": successes_are_imitated_between_reinforcements,
     "oracle_prefix": the_oracle_begins,
     "partial_solution": more_and_more_is_shown,
     "plans": plans_are_followed,
@@ -588,6 +614,7 @@ SHOWN = {
     "retry_from_the_fault": failures_are_tried_again,
     "similar_states": learned,
     "spider": spider_is_played,
+    "sql_rlvr": what_was_collected_is_compared_and_then_played_on,
     "tensorboard": tensorboard_has_the_numbers,
     "test_weights": rare_tests_weigh_more,
     "tournament": the_policy_is_asked,

@@ -54,6 +54,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return train(tmp_path_factory.mktemp("compared"))
 
 
+@pytest.mark.parametrize("validation", [None, {"tasks": 2, "patience": 1}])
+def test_imitation_that_makes_a_model_worse_is_a_warning(
+    validation: dict[str, int] | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    start = {key: value for key, value in TABLE["warm_start"].items() if key != "validation"}
+    more = {} if validation is None else {"validation": validation}
+    for lr, warned in ((3.0, True), (5e-3, False)):
+        path = tmp_path / f"{lr}.toml"
+        table = {**TABLE, "name": f"{lr}", "folder": str(tmp_path), "warm_start": start | more | {"lr": lr}}
+        del table["baselines"], table["controls"]
+        path.write_text(tomli_w.dumps(table))
+        assert turngate("train", path) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert ("warning: the warm start raised the cross-entropy of its demonstrations from 5." in told) is warned
+        assert (f"the learning rate {lr:g} is too high for this model" in told) is warned
+
+
 def test_each_baseline_is_a_warm_start_of_its_own_evaluated_once(run: RunFolder):
     assert [one.path.name for one in run.baselines] == ["24", "48"]
     for one in run.baselines:

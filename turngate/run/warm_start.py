@@ -91,9 +91,9 @@ def _warn_of_rise(console: Console, before: float, after: float, lr: float) -> N
     if after > RISE * before + 0.1:
         _say(
             console,
-            f"warning: the warm start raised the cross-entropy of its demonstrations from {before:.2f} to {after:.2f} nats "
-            f"per token: the learning rate {lr:g} is too high for this model. Lower warm_start.lr; pretrained weights take "
-            "1e-5 to 1e-4, where random ones take 1e-3",
+            f"warning: the warm start raised the cross-entropy of its demonstrations from {before:.2f} to {after:.2f} "
+            f"nats per token: the learning rate {lr:g} is too high for this model. Lower warm_start.lr; pretrained "
+            "weights take 1e-5 to 1e-4, where random ones take 1e-3",
         )
 
 
@@ -116,7 +116,7 @@ async def _converged(
                 learner = learner_answers.imitating(config.learner, copy.deepcopy(model), lr=lr)
                 passes = _passes(config, learner, solved, episodes_per_batch, progress)
                 grid.append(await trial.converge(passes, lr=lr, episodes_per_batch=episodes_per_batch))
-                _warn_of_rise(console, passes.start, min(passes.passes), lr)
+                _warn_of_rise(console, passes.start, min(passes.passes[1:], default=passes.start), lr)
         record = trial.record(len(solved), grid)
         write_passes(folder, record)
         _say(console, record.line)
