@@ -129,7 +129,7 @@ class McpConnection:
 
     def _run(self) -> None:
         self._stopping: asyncio.Event | None = None
-        noise = _Noise(" ".join(self._server) if isinstance(self._server, tuple) else self._server)
+        noise = _Noise(self._server)
         try:
             with noise.counted():
                 self._loop.run_until_complete(self._live())
@@ -185,14 +185,20 @@ def _guarded(command: tuple[str, ...], env: Mapping[str, str]) -> list[str]:
 
 
 class _Noise(logging.Filter):
-    """Lines of a server that are no messages: said once and counted, where the client logs a traceback for each.
+    """What a server sends that is no message: said once and counted, where the client logs a traceback for each.
 
     It counts what is logged in the thread of the connection.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: tuple[str, ...] | str) -> None:
         super().__init__()
-        self._server, self._thread, self._n = server, threading.get_ident(), 0
+        name = (server if isinstance(server, str) else " ".join(server))[:200]
+        self._said = (
+            f"'{name}' gives answers that are no messages of MCP; the calls fail"
+            if isinstance(server, str)
+            else f"'{name}' prints lines that are no messages of MCP; they are passed over"
+        )
+        self._thread, self._n = threading.get_ident(), 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is about something else."""
@@ -200,20 +206,22 @@ class _Noise(logging.Filter):
             return True
         self._n += 1
         if self._n == 1:
-            _log.warning("'%s' prints lines that are no messages of MCP; they are passed over", self._server[:200])
+            _log.warning("%s", self._said)
         return False
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Pass over the lines meanwhile, and say at the end how many they were."""
-        logger = logging.getLogger("mcp.client.stdio")
-        logger.addFilter(self)
+        """Keep the client's tracebacks to itself meanwhile, and say at the end how many they were."""
+        loggers = [logging.getLogger(f"mcp.client.{name}") for name in ("stdio", "streamable_http")]
+        for logger in loggers:
+            logger.addFilter(self)
         try:
             yield
         finally:
-            logger.removeFilter(self)
+            for logger in loggers:
+                logger.removeFilter(self)
             if self._n:
-                _log.info("'%s' printed %d lines that were no messages of MCP", self._server[:200], self._n)
+                _log.info("%s; there were %d of them", self._said, self._n)
 
 
 def _told(error: BaseException, deadline_s: float) -> str:
