@@ -18,7 +18,6 @@ import pytest
 from tests.helpers.command_line import turngate_at
 from turngate.envs import own_folder
 from turngate.runs import RunFolder
-from turngate.trainer.checkpoint import Checkpoints
 
 MODULE = '''
 import os
@@ -116,7 +115,7 @@ type = "tests.helpers.thinking_lock:alternating"
 turn_tokens = 4
 context = 2000
 lanes = 8
-examples = "examples.jsonl"
+examples = {examples}
 [train]
 steps = 1
 tasks_per_step = {tasks}
@@ -157,7 +156,7 @@ model = "runs/first/model"
 id = "goes_away:acme/Moves-v0"
 [[env]]
 id = "turngate/Sql-v1"
-tasks = {type = "sqlite", database = "data/shop.sqlite", questions = "data/asked.jsonl", held_out = 1}
+tasks = {type = "sqlite", database = "data/shop.sqlite", questions = "data/asked.jsonl", held_out = 3}
 [[env]]
 id = "turngate/Search-v1"
 kwargs = {retriever = {type = "tantivy", folder = "index"}}
@@ -165,14 +164,14 @@ kwargs = {retriever = {type = "tantivy", folder = "index"}}
 type = "search_file"
 questions = "data/searched.jsonl"
 corpus = {type = "folder", path = "pages"}
-held_out = 1
+held_out = 3
 [[env]]
 id = "turngate/ToolUse-v1"
 kwargs = {tools = "goes_away"}
-tasks = {type = "tool_tasks", file = "data/tool_tasks.jsonl", held_out = 1}
+tasks = {type = "tool_tasks", file = "data/tool_tasks.jsonl", held_out = 3}
 [[env]]
 id = "turngate/Router-v1"
-tasks = {type = "routing_questions", file = "data/routed.jsonl", held_out = 1}
+tasks = {type = "routing_questions", file = "data/routed.jsonl", held_out = 3}
 [env.kwargs]
 models = [{type = "speaker", name = "ann", cache = "caches/ann.jsonl", speaker = ANN, price = 0.5}]
 """
@@ -204,7 +203,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines(tmp_path / "examples.jsonl", {"task": "train/5", "actions": ["pay 3"]})
     lines(tmp_path / "replies.jsonl", {"prompt": "x", "reply": "y"})
     data = tmp_path / "data"
-    names = ("Ann", "Bob", "Cid", "Dee")
+    names = ("Ann", "Bob", "Cid", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jan", "Kim", "Leo")
     sql = "select price from goods where name = '{}'"
     lines(data / "asked.jsonl", *({"question": f"What does {one} cost?", "sql": sql.format(one)} for one in names))
     with sqlite3.connect(data / "shop.sqlite") as base:
@@ -243,17 +242,18 @@ def trained(home: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("own", [True, False])
-def test_relative_paths_lead_to_where_the_command_was_started(home, capsys, caplog, monkeypatch, own):
-    if not own:  # a container that forbids unshare
-        monkeypatch.setattr(own_folder, "_unshared", lambda: False)
+def test_relative_paths_lead_to_where_the_command_was_started(home, capsys, caplog, monkeypatch):
     with caplog.at_level(logging.WARNING):
-        trained(home, FIRST + TINY + REST.format(tasks=2), capsys)
-        assert Checkpoints(home / "runs/first/checkpoints").last() == 1
-        for text, tasks in ((STAGES, 2), (MANY.replace("ANN", ANN), 5)):
-            trained(home, text + REST.format(tasks=tasks), capsys)
+        trained(home, FIRST + TINY + REST.format(tasks=2, examples='"examples.jsonl"'), capsys)
+        trained(home, STAGES + REST.format(tasks=2, examples='"examples.jsonl"'), capsys)
+        trained(home, MANY.replace("ANN", ANN) + REST.format(tasks=5, examples=0), capsys)
+        assert "cannot give" not in caplog.text
+        monkeypatch.setattr(own_folder, "_unshared", lambda: False)  # as in a container that forbids unshare
+        shared = FIRST.replace("first", "shared")
+        trained(home, shared + TINY + REST.format(tasks=2, examples='"examples.jsonl"'), capsys)
     told = [record.getMessage() for record in caplog.records if "cannot give" in record.getMessage()]
-    assert len(told) == (0 if own else 1)
-    assert sorted(path.name for path in (home / "numbers").iterdir()) == ["first.jsonl", "many.jsonl", "staged.jsonl"]
+    assert len(told) == 1
+    assert "elsewhere', and this system cannot give its thread a folder of its own" in told[0]
+    names = {path.stem for path in (home / "numbers").iterdir()}
+    assert names == {"first", "01-played", "02-stored", "many", "shared"}
     assert (home / "index").is_dir()
-    assert {path.name for path in home.iterdir()} >= {"runs", "numbers", "index"}
