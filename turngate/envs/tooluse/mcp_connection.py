@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as TooLate
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,6 +61,7 @@ class McpConnection:
         self._server, self._env = server, dict(env)
         self._deadline_s, self._start_s = deadline_s, start_s
         self._loop = asyncio.new_event_loop()
+        self._lock, self._ended = threading.Lock(), False
         self._ready: Future[Any] = Future()
         self._thread = threading.Thread(target=self._run, name="turngate mcp", daemon=True)
         self._thread.start()
@@ -117,12 +118,15 @@ class McpConnection:
             raise ServerLost(_told(error, deadline_s)) from error
 
     def _waited(self, request: Coroutine[Any, Any, T], deadline_s: float) -> T:
-        if not self._thread.is_alive():
-            request.close()
-            raise ServerLost("it has ended")
-        answer = asyncio.run_coroutine_threadsafe(request, self._loop)
+        with self._lock:
+            if self._ended:
+                request.close()
+                raise ServerLost("it has ended")
+            answer = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             return answer.result(deadline_s)
+        except CancelledError as error:  # by the end of the loop
+            raise ServerLost("it has ended") from error
         except TooLate as error:
             answer.cancel()
             raise ServerLost(_told(error, deadline_s)) from error
@@ -137,6 +141,9 @@ class McpConnection:
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:
+            with self._lock:
+                self._ended = True
+            self._loop.run_until_complete(_cancel_others())  # else who asked would wait until the deadline
             self._loop.close()
 
     async def _live(self) -> None:
@@ -175,6 +182,16 @@ class McpConnection:
             self._task.cancel()
 
     _task: asyncio.Task[Any] | None = None
+
+
+async def _cancel_others() -> None:
+    """Cancel all other tasks of the loop, and what was handed to it and has not begun, and wait for their ends."""
+    await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=CLOSE_S)
 
 
 def _guarded(command: tuple[str, ...], env: Mapping[str, str]) -> list[str]:
