@@ -251,7 +251,10 @@ def test_the_commands_of_the_offline_page_have_these_options(acme: Path) -> None
 
 
 def test_the_documents_name_files_that_exist() -> None:
-    for document in ("CONTRIBUTING.md", "docs/concepts.md", "docs/offline.md", "docs/side_by_side.md"):
+    for document in (
+        "CONTRIBUTING.md",
+        *(f"docs/{name}.md" for name in ("concepts", "faults", "offline", "side_by_side")),
+    ):
         text = (ROOT / document).read_text()
         for name in re.findall(r"`((?:turngate|tests|docs|examples|benchmarks)/[\w/.]+)`", text):
             assert (ROOT / name).exists() or "NAME" in name, f"{document} names {name}"

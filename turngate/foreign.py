@@ -11,11 +11,14 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Interruption(BaseException):
@@ -78,6 +81,30 @@ def staying() -> Iterator[None]:
             moved = True
         if moved:
             os.chdir(before)
+
+
+class StayingCoroutine(Generic[T]):
+    """``await StayingCoroutine(found)`` is ``await found``, each part of which between two waits runs as in
+    ``staying``: what runs while foreign code waits has the folder from before, too."""
+
+    def __init__(self, found: Awaitable[T]) -> None:
+        self._found = found
+
+    def __await__(self) -> Generator[object, object, T]:
+        parts = self._found.__await__()
+        next_part: Callable[[], object] = partial(next, parts)
+        while True:
+            try:
+                with staying():
+                    wanted = next_part()
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                answer = yield wanted
+                next_part = partial(parts.send, answer)
+            except BaseException as error:  # a cancellation, too: foreign code decides what it does about it
+                next_part = partial(parts.throw, error)
 
 
 @contextmanager

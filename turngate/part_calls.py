@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from turngate.errors import PartError, TurngateError
-from turngate.foreign import described, is_own, staying
+from turngate.foreign import StayingCoroutine, described, is_own, staying
 
 T = TypeVar("T")
 PACKAGE = Path(__file__).parent
@@ -55,9 +55,10 @@ async def handed_later(
 ) -> T:
     """The same of a coroutine; a plain function is taken too."""
     with _blamed(noun, method, must):
-        found = method(*arguments)
+        with staying():
+            found = method(*arguments)
         if inspect.isawaitable(found):
-            found = await cast("Awaitable[object]", found)
+            found = await StayingCoroutine(cast("Awaitable[object]", found))
     return taken(noun, method, found, take=take, must=must)
 
 

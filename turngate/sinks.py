@@ -152,7 +152,7 @@ class Jsonl(SinkPart):
 
     def open(self, opening: Opening) -> Sink:
         """The file, without the steps that are going to be played again."""
-        sink = JsonlSink(self.folder / f"{opening.run.label}.jsonl")
+        sink = JsonlSink(self.folder.absolute() / f"{opening.run.label}.jsonl")
         sink.truncate_after(opening.done)
         return sink
 

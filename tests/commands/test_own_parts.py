@@ -161,6 +161,7 @@ WRONG = [
     ("OddLearner", "logprobs", ("none", "one less", "CancelledError"), TOKENS),
     ("OddLearner", "weights", ("none",), "it must return the parameters by name"),
     ("OddLearner", "save", ("KeyError",), ""),
+    ("OddLearner", "started", ("KeyError", "SystemExit"), ""),
     ("OddLearner", "write_adapter", ("SystemExit",), ""),
     ("OddEpisodes", "open", ("none", "KeyError"), "it must return an EpisodeSource"),
     ("OddEpisodes", "waves", ("none", "trajectories", "no groups", "a word", "KeyError", "CancelledError"), WAVES),
@@ -215,3 +216,8 @@ def test_a_part_that_ships_is_not_blamed_as_a_users(monkeypatch):
         handed("guide", NoGuide().observe, (), take=ignored, must="")
     with pytest.raises(PartError, match=r"guide 'turngate\.trainer\.guidance\.base:NoGuide' .* returned {}"):
         handed("guide", NoGuide().metrics, take=lambda found: {}["who"] if found else 1 / 0, must="x")
+
+
+def test_a_learner_that_is_left_hides_nothing_that_went_wrong_in_the_run(trained):
+    said = trained(1, learner=odd("OddLearner", where="hides", gives="none"))
+    assert ": open() returned None" in said

@@ -30,19 +30,19 @@ class Kind:
     fine: bool = False
 
 
-def _whole(body, *headers, status=b"200 OK"):
+def whole(body, *headers, status=b"200 OK"):
     lines = [b"HTTP/1.1 " + status, b"Content-Type: application/json", b"Content-Length: %d" % len(body)]
     return b"\r\n".join([*lines, b"Connection: close", *headers, b"", body])
 
 
 def _body(make, **marks):
     """Right HTTP with another body."""
-    return Kind(lambda good: [_whole(make(good))], **marks)
+    return Kind(lambda good: [whole(make(good))], **marks)
 
 
 def _head(*headers, status=b"200 OK", **marks):
     """The right body behind other headers."""
-    return Kind(lambda good: [_whole(good, *headers, status=status)], **marks)
+    return Kind(lambda good: [whole(good, *headers, status=status)], **marks)
 
 
 def _raw(make, **marks):
@@ -58,7 +58,7 @@ def _chunked(make, **marks):
 
 
 def _status(code, *headers):
-    return Kind(lambda _: [_whole(b'{"error": {"message": "as it is"}}', *headers, status=code)])
+    return Kind(lambda _: [whole(b'{"error": {"message": "as it is"}}', *headers, status=code)])
 
 
 def _drip(what):
@@ -81,8 +81,8 @@ KINDS = {
     "closed at once": Kind(lambda good: [], early=True),
     "closed after the request": _raw(lambda good: b""),
     "a reset": Kind(lambda good: [RESET]),
-    "a reset in the body": Kind(lambda good: [_whole(good)[:-9], RESET]),
-    "answers before it has read": Kind(lambda good: [_whole(good)], early=True, fine=True),
+    "a reset in the body": Kind(lambda good: [whole(good)[:-9], RESET]),
+    "answers before it has read": Kind(lambda good: [whole(good)], early=True, fine=True),
     # --- chunks and lengths
     "a cut chunk": _chunked(lambda good: b"fff\r\n" + good),
     "a wrong chunk size": _chunked(lambda good: b"3\r\n" + good + b"\r\n0\r\n\r\n"),
@@ -110,18 +110,18 @@ KINDS = {
     "a cookie that cannot be sent": _head(b"Set-Cookie: a=\xc3\xa9; Path=/", fine=True),
     "a cookie of 60 kB": _head(b"Set-Cookie: a=" + b"x" * 60_000, fine=True),
     "gzip that is none": _head(b"Content-Encoding: gzip"),
-    "gzip": _raw(lambda good: _whole(gzip.compress(good), b"Content-Encoding: gzip")),
-    "a bomb": _raw(lambda good: _whole(BOMB, b"Content-Encoding: gzip")),
+    "gzip": _raw(lambda good: whole(gzip.compress(good), b"Content-Encoding: gzip")),
+    "a bomb": _raw(lambda good: whole(BOMB, b"Content-Encoding: gzip")),
     "br": _head(b"Content-Encoding: br"),
-    "an odd type": _raw(lambda good: _whole(good).replace(b"application/json", b"image/png; charset=rot13"), fine=True),
-    "1xx once": _raw(lambda good: b"HTTP/1.1 103 Hints\r\n\r\n" + _whole(good), fine=True),
+    "an odd type": _raw(lambda good: whole(good).replace(b"application/json", b"image/png; charset=rot13"), fine=True),
+    "1xx once": _raw(lambda good: b"HTTP/1.1 103 Hints\r\n\r\n" + whole(good), fine=True),
     "1xx for ever": Kind(lambda good: [part for _ in range(400) for part in (b"HTTP/1.1 102 Wait\r\n\r\n", 0.05)],
                          hangs=True),
     "101": _raw(lambda good: b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"),
     # --- statuses
     "204": _raw(lambda good: b"HTTP/1.1 204 None\r\n\r\n"),
     "205": _raw(lambda good: b"HTTP/1.1 205 Reset\r\nContent-Length: 0\r\n\r\n"),
-    "206 of half a body": _raw(lambda good: _whole(good[:20], status=b"206 Partial")),
+    "206 of half a body": _raw(lambda good: whole(good[:20], status=b"206 Partial")),
     "a redirect to itself": _status(b"307 Again", b"Location: ./"),
     "a redirect to a file": _status(b"302 Found", b"Location: file:///etc/passwd"),
     "a redirect to nowhere": _status(b"301 Moved"),
@@ -165,7 +165,7 @@ class GarbageServer:
     connections that are open; ``accepted``: who was the last."""
 
     def __init__(self):
-        self.kind, self.good = Kind(lambda good: [_whole(good)], fine=True), lambda path, body: b"{}"
+        self.kind, self.good = Kind(lambda good: [whole(good)], fine=True), lambda path, body: b"{}"
         self.paths, self.n_open, self.accepted = [], 0, None
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.place = self._socket.getsockname()
@@ -211,11 +211,15 @@ class GarbageServer:
             for part in kind.parts(self.good("", b"")):
                 connection.sendall(part)
             if kind.fine:
-                _request(connection)
+                read_request(connection)
             return
-        path, body = _request(connection)
+        path, body = read_request(connection)
         self.paths.append(path)
-        for part in kind.parts(self.good(path, body)):
+        self.send(connection, kind, self.good(path, body))
+
+    def send(self, connection, kind, good):
+        """What ``kind`` makes of the right body, to a client that has sent its request."""
+        for part in kind.parts(good):
             if part is RESET:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return
@@ -228,7 +232,7 @@ class GarbageServer:
             _left(connection, MOST_S)
 
 
-def _request(connection):
+def read_request(connection):
     """Path and body of a request."""
     heard = b""
     while b"\r\n\r\n" not in heard:

@@ -3,23 +3,38 @@ lead to where they led before.
 
 A thread that plays environments has a current folder apart from that of the process where the system allows it (Linux:
 ``unshare(CLONE_FS)``, which needs no privilege, but which some containers forbid). Elsewhere the folder of the whole
-process is the environment's as long as one of its calls takes, and is put back after it.
+process is the environment's as long as one of its calls takes, and is put back after it; that is said once, because
+whatever another thread looks up by a relative path meanwhile is looked up there.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+_log = logging.getLogger(__name__)
 _CLONE_FS = 0x200
+_thread = threading.local()
+SHARED = (
+    "an environment changed the current folder to '%s', and this system cannot give its thread a folder of its own: "
+    "while its calls last, other threads of the run may look up relative paths there. Use absolute paths in the "
+    'config, or env.isolation = "process"'
+)
 
 
 def part_from_process() -> None:
     """Give the calling thread a current folder of its own, if the system can."""
+    _thread.shares = not _unshared()
+
+
+def _unshared() -> bool:
     with suppress(AttributeError, OSError, TypeError):  # a system without libc, or without unshare in it
-        ctypes.CDLL(None).unshare(_CLONE_FS)
+        return bool(ctypes.CDLL(None).unshare(_CLONE_FS) == 0)
+    return False
 
 
 class OwnFolder:
@@ -41,8 +56,23 @@ class OwnFolder:
             now = _current()
             if now != self._home:
                 self._folder = now
+                _tell_if_shared(now)
                 with suppress(OSError):
                     os.chdir(self._home)
+
+
+_lock = threading.Lock()
+_told: list[str] = []
+
+
+def _tell_if_shared(folder: str | None) -> None:
+    """Say once in a process that a thread without a folder of its own went to ``folder``."""
+    if getattr(_thread, "shares", False):
+        with _lock:
+            is_first = not _told
+            _told.append("")
+        if is_first:
+            _log.warning(SHARED, folder)
 
 
 def _current() -> str | None:

@@ -25,7 +25,7 @@ from typing import Self, TypeAlias, TypeVar
 from turngate.errors import RunError, StoreError, TurngateError
 from turngate.examine.base import Desk, Examiner
 from turngate.examine.facts import checked, missing, plain, refuse_shared
-from turngate.foreign import described, place_of
+from turngate.foreign import StayingCoroutine, described, place_of
 from turngate.judging import Judge, JudgePart, JudgeSettings, Speaker, Tally, VerdictCache
 from turngate.types import JSON, Evidence, Group, Metrics, derive_seed
 
@@ -261,7 +261,7 @@ class _StepExaminer:
         """What the examiner returns. Raises RuntimeError in place of SystemExit, which asyncio would let end the
         run."""
         try:
-            return await self.examiner.examine(groups, self._desk)
+            return await StayingCoroutine(self.examiner.examine(groups, self._desk))
         except SystemExit as error:
             raise RuntimeError(f"it tried to exit the program: {error!r}") from error
 

@@ -79,8 +79,9 @@ class BlockingSpeaker:
         fits: Callable[[str], bool] = bool,
     ) -> None:
         self._judge, self._role, self._identity, self._seed = judge, role, identity, seed
-        self._deadline_s, self._cache, self._fits = deadline_s, cache, fits
-        self._known = _read(cache, role, fits) if cache else {}
+        self._deadline_s, self._fits = deadline_s, fits
+        self._cache = None if cache is None else cache.absolute()  # code of an environment may change the folder
+        self._known = {} if self._cache is None else _read(self._cache, role, fits)
         self._line: _Line | None = None
         self._lock = threading.Lock()
         self._warned = False

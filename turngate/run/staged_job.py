@@ -40,7 +40,7 @@ class StagedJob:
 
     def __init__(self, config: Config, console: Console, *, strict: bool = False) -> None:
         self.config, self.console, self._strict = config, console, strict
-        self.folder = RunFolder(config.folder / config.name)
+        self.folder = RunFolder((config.folder / config.name).absolute())
         self._stages = [(stage, parse(stage.tree)) for stage in config.unfolded()]
         here = place()
         if here is not None and here.size > 1:

@@ -6,7 +6,7 @@ A learner that ships is used as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,6 +15,7 @@ import numpy as np
 
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel
+from turngate.errors import PartError
 from turngate.part_calls import Unusable, answering, handed, ignored, metrics_of, number, ships, shown
 from turngate.trainer.learner import NOTHING, Learner, LearnerPart, Measured, Measuring
 from turngate.trainer.loss.tokens import Loss
@@ -29,13 +30,24 @@ _METRICS = "a dictionary of numbers by name"
 
 @contextmanager
 def started(part: LearnerPart, *, jobs: int = 1) -> Iterator[bool]:
-    """``LearnerPart.started``."""
+    """``LearnerPart.started``.
+
+    A learner cannot hide what went wrong in the run, and what it raises when the run is left is its own fault: the end
+    of a run that was right, and a note to one that had failed already.
+    """
     start: Callable[[], object] = partial(part.started, jobs=jobs)
     manager = handed(NOUN, start, take=answering("__enter__", "__exit__"), must="a context manager", of=part.started)
-    with ExitStack() as stack:
-        works = handed(NOUN, manager.__enter__, take=bool, must="true or false", of=part.started)
-        stack.push(manager)
+    works = handed(NOUN, manager.__enter__, take=bool, must="true or false", of=part.started)
+    leave = partial(handed, NOUN, manager.__exit__, take=ignored, must="", of=part.started)
+    try:
         yield works
+    except BaseException as error:
+        try:
+            leave(type(error), error, error.__traceback__)
+        except PartError as second:
+            error.add_note(f"after that, {second}")
+        raise
+    leave(None, None, None)
 
 
 def opened(part: LearnerPart, model: LanguageModel, **settings: object) -> Learner:

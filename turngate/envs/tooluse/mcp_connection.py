@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as TooLate
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,6 +61,7 @@ class McpConnection:
         self._server, self._env = server, dict(env)
         self._deadline_s, self._start_s = deadline_s, start_s
         self._loop = asyncio.new_event_loop()
+        self._lock, self._ended = threading.Lock(), False
         self._ready: Future[Any] = Future()
         self._thread = threading.Thread(target=self._run, name="turngate mcp", daemon=True)
         self._thread.start()
@@ -117,19 +118,22 @@ class McpConnection:
             raise ServerLost(_told(error, deadline_s)) from error
 
     def _waited(self, request: Coroutine[Any, Any, T], deadline_s: float) -> T:
-        if not self._thread.is_alive():
-            request.close()
-            raise ServerLost("it has ended")
-        answer = asyncio.run_coroutine_threadsafe(request, self._loop)
+        with self._lock:
+            if self._ended:
+                request.close()
+                raise ServerLost("it has ended")
+            answer = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             return answer.result(deadline_s)
+        except CancelledError as error:  # by the end of the loop
+            raise ServerLost("it has ended") from error
         except TooLate as error:
             answer.cancel()
             raise ServerLost(_told(error, deadline_s)) from error
 
     def _run(self) -> None:
         self._stopping: asyncio.Event | None = None
-        noise = _Noise(" ".join(self._server) if isinstance(self._server, tuple) else self._server)
+        noise = _Noise(self._server)
         try:
             with noise.counted():
                 self._loop.run_until_complete(self._live())
@@ -137,6 +141,9 @@ class McpConnection:
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:
+            with self._lock:
+                self._ended = True
+            self._loop.run_until_complete(_cancel_others())  # else who asked would wait until the deadline
             self._loop.close()
 
     async def _live(self) -> None:
@@ -177,6 +184,16 @@ class McpConnection:
     _task: asyncio.Task[Any] | None = None
 
 
+async def _cancel_others() -> None:
+    """Cancel all other tasks of the loop, and what was handed to it and has not begun, and wait for their ends."""
+    await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=CLOSE_S)
+
+
 def _guarded(command: tuple[str, ...], env: Mapping[str, str]) -> list[str]:
     """The command behind a guard. Raises FileNotFoundError where there is no such program."""
     if shutil.which(command[0], path=env.get("PATH")) is None:
@@ -185,14 +202,20 @@ def _guarded(command: tuple[str, ...], env: Mapping[str, str]) -> list[str]:
 
 
 class _Noise(logging.Filter):
-    """Lines of a server that are no messages: said once and counted, where the client logs a traceback for each.
+    """What a server sends that is no message: said once and counted, where the client logs a traceback for each.
 
     It counts what is logged in the thread of the connection.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: tuple[str, ...] | str) -> None:
         super().__init__()
-        self._server, self._thread, self._n = server, threading.get_ident(), 0
+        name = (server if isinstance(server, str) else " ".join(server))[:200]
+        self._said = (
+            f"'{name}' gives answers that are no messages of MCP; the calls fail"
+            if isinstance(server, str)
+            else f"'{name}' prints lines that are no messages of MCP; they are passed over"
+        )
+        self._thread, self._n = threading.get_ident(), 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is about something else."""
@@ -200,20 +223,22 @@ class _Noise(logging.Filter):
             return True
         self._n += 1
         if self._n == 1:
-            _log.warning("'%s' prints lines that are no messages of MCP; they are passed over", self._server[:200])
+            _log.warning("%s", self._said)
         return False
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Pass over the lines meanwhile, and say at the end how many they were."""
-        logger = logging.getLogger("mcp.client.stdio")
-        logger.addFilter(self)
+        """Keep the client's tracebacks to itself meanwhile, and say at the end how many they were."""
+        loggers = [logging.getLogger(f"mcp.client.{name}") for name in ("stdio", "streamable_http")]
+        for logger in loggers:
+            logger.addFilter(self)
         try:
             yield
         finally:
-            logger.removeFilter(self)
+            for logger in loggers:
+                logger.removeFilter(self)
             if self._n:
-                _log.info("'%s' printed %d lines that were no messages of MCP", self._server[:200], self._n)
+                _log.info("%s; there were %d of them", self._said, self._n)
 
 
 def _told(error: BaseException, deadline_s: float) -> str:
