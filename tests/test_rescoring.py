@@ -439,6 +439,8 @@ def test_the_table_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
         "1 of 6 became unusable",
         "1 × evidence 'wrote' of veto(wrote) could not be measured",
         "veto(lied) had no effect: no trajectory has the evidence 'lied'",
+        "warning: I1, a better outcome can be overtaken: [won=1] = 1 is paid less than [won=0, brief=1] = 2; if 'won' "
+        "cannot take every value in its range, declare those it can take: levels=(0, 1) for a yes or no",
     ]
 
 

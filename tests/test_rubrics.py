@@ -48,6 +48,20 @@ def test_a_rubric_is_a_name_a_path_a_file_or_a_table(tmp_path: Path):
     assert [reward.name for reward in find_rubric(str(toml_file)).rewards] == ["opened"]
 
 
+def test_a_table_or_file_adds_to_another_rubric(tmp_path: Path):
+    gate = {"type": "needs_outcome", "at_least": 0.75}
+    style = {"type": "from_evidence", "name": "style", "evidence": "style", "weight": 0.1}
+    found = held({"extends": "lock", "rewards": [style], "gates": [gate]})
+    assert found is not None
+    assert found.rewards[:-1] == LOCK.rewards
+    assert found.rewards[-1].name == "style"
+    assert found.gates[:-1] == LOCK.gates
+    assert found.gates[-1].model_dump()["at_least"] == 0.75
+    file = tmp_path / "more.toml"
+    file.write_text('extends = "lock"\n[[gates]]\ntype = "needs_outcome"\nat_least = 0.75\n')
+    assert find_rubric(str(file)).gates == (*LOCK.gates, found.gates[-1])
+
+
 def test_a_rubric_is_written_back_whole():
     dumped = Holder(rubric=LOCK).model_dump(mode="json")
     assert dumped["rubric"]["rewards"][0]["name"] == "opened"
@@ -58,6 +72,9 @@ def test_a_rubric_is_written_back_whole():
     ("value", "said"),
     [
         ("lok", "rubric: unknown rubric 'lok'; did you mean 'lock'?"),
+        ({"extends": "lok", "gates": []}, "rubric: unknown rubric 'lok'; did you mean 'lock'?"),
+        ({"extends": "lock"}, "rubric: extends = 'lock' adds nothing; name the rubric itself, or add rewards or gates"),
+        ({"extends": 3, "gates": []}, "rubric: extends is 3; it must name a rubric, such as 'sql'"),
         ("json:dumps", "which is not a rubric; it must be a turngate.Rubric"),
         ("no.such:RUBRIC", "rubric: 'no.such:RUBRIC' cannot be imported"),
         ({"rewards": [{"type": "from_evidence", "name": "a", "evidence": "b"}]}, "rubric: the rubric has no outcome"),

@@ -210,6 +210,14 @@ def evaluate(
     evaluate_config(consoles.output(), settings, out=out, temperatures=(temperature,), memory=memory, further=further)
 
 
+_KEYS = {
+    **{name: f"eval.{name}" for name in ("tasks", "samples", "temperature")},
+    **{"env": "env.id", "kwargs": "env.kwargs", "split": "eval.splits", "seed": "seed"},
+    **{"context_tokens": "policy.context", "policy": "policy.type"},
+}
+"""Options of ``eval`` → what they are called in a config; the others are keys of its policy."""
+
+
 def _check_own_model(folder: str, of_server: str) -> None:
     from turngate.errors import ConfigError
 
@@ -228,7 +236,8 @@ def _evaluated(context: typer.Context, config: Path, overrides: list[str], model
     given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
     read = ("config", "out", "model", "folder", "memory", "best_of", "vote", "buckets")
     if idle := [name for name in given if name not in read]:
-        raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set a key: --eval.tasks=50")
+        key = _KEYS.get(idle[0], f"policy.{idle[0]}")
+        raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set its key: --{key}=VALUE")
     named = [f"--model={model}"] if model else []
     settings = load(config, [*overrides, *named])
     if named and not settings.policy.trainable:

@@ -1,4 +1,7 @@
-"""From what a user writes to a rubric: the name of a shipped one, a file, a table, or ``package.module:NAME``."""
+"""From what a user writes to a rubric: the name of a shipped one, a file, a table, or ``package.module:NAME``.
+
+A table or file may add to another rubric: ``{extends = "sql", gates = [{type = "needs_outcome", at_least = 0.5}]}``.
+"""
 
 from __future__ import annotations
 
@@ -87,11 +90,28 @@ def read_rubric(path: str | Path) -> Rubric:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     try:
-        return Rubric.model_validate(data)
+        return Rubric.model_validate(_whole(data))
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error, Rubric, data)}") from error
     except UserError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _whole(data: object) -> object:
+    """A table of a rubric, with what the rubric that it ``extends`` has: its own rewards and gates come after them, any
+    other key takes the place of that one's. Raises UserError."""
+    if not isinstance(data, Mapping) or "extends" not in data:
+        return data
+    base, own = data["extends"], {key: value for key, value in data.items() if key != "extends"}
+    if not isinstance(base, str):
+        raise ConfigError(
+            f"extends is {base!r:.80}; it must name a rubric, such as 'sql', a file or package.module:NAME"
+        )
+    if not own:
+        raise ConfigError(f"extends = '{base}' adds nothing; name the rubric itself, or add rewards or gates")
+    found = find_rubric(base).model_dump(mode="json")
+    added = {key: [*found[key], *own[key]] for key in ("rewards", "gates") if isinstance(own.get(key), Sequence)}
+    return found | own | added
 
 
 def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
@@ -115,7 +135,7 @@ def _looked_up(value: object) -> object:
     try:
         if isinstance(value, str):
             return find_rubric(value)
-        return Rubric.model_validate(value) if isinstance(value, Mapping) else value
+        return Rubric.model_validate(_whole(value)) if isinstance(value, Mapping) else value
     except UserError as error:  # a UserError would pass through pydantic, which knows the key
         raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from error
 

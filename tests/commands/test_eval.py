@@ -112,7 +112,11 @@ def test_it_overwrites_nothing_and_leaves_nothing_of_what_failed(here, capsys):
         (("m", "--tsks=3"), "unknown option '--tsks=3'"),
         (("--tsks=3", "m"), "unknown option '--tsks=3'"),
         (("m", "n"), "'n' is a second model"),
-        (("--config", "c.toml", "--tasks", 3), "--tasks has no effect with --config"),
+        (
+            ("--config", "c.toml", "--tasks", 3),
+            "--tasks has no effect with --config; set its key: --eval.tasks=VALUE",
+        ),
+        (("--config", "c.toml", "--context", 300), "set its key: --policy.context=VALUE"),
         (("--config", "c.toml", "--model", "m"), "--model=m has no effect on a server; write --policy.model=NAME"),
     ],
 )

@@ -55,6 +55,8 @@ def show(console: Console, comparison: Comparison) -> None:
         f"{name} is left out of the new scores: guide '{guide}' paid it, which compares several episodes of a task"
         for name, guide in left_out(comparison).items()
     ]
+    safety = comparison.rubric.check()
+    lines.append("no worse outcome can be paid more" if safety.safe else f"warning: {safety.problems[0]}")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
