@@ -232,9 +232,9 @@ def test_the_estimators_of_the_offline_page_print_what_it_says(acme: Path) -> No
     assert "It prints `0.5 0.4`, `1.923` and `0.45`." in (ROOT / "docs/offline.md").read_text()
 
 
-def test_the_commands_of_the_offline_page_have_these_options(acme: Path) -> None:
-    text = "".join(blocks("docs/offline.md", "sh"))
-    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
+@pytest.mark.parametrize(("document", "count"), [("docs/offline.md", 19), ("AGENTS.md", 4)])
+def test_the_commands_of_a_page_have_these_options(document: str, count: int, acme: Path) -> None:
+    lines = [shlex.split(line, comments=True) for line in "".join(blocks(document, "sh")).splitlines()]
     script = f"""
         import typer
         from turngate.cli import app
@@ -246,15 +246,25 @@ def test_the_commands_of_the_offline_page_have_these_options(acme: Path) -> None
             command.make_context(name, list(words))
         print("read")
     """
-    assert len(lines) == 19
+    assert len(lines) == count
     assert run(acme, script) == "read\n"
 
 
 def test_the_documents_name_files_that_exist() -> None:
     for document in (
         "CONTRIBUTING.md",
+        "AGENTS.md",
         *(f"docs/{name}.md" for name in ("concepts", "faults", "offline", "side_by_side")),
     ):
         text = (ROOT / document).read_text()
         for name in re.findall(r"`((?:turngate|tests|docs|examples|benchmarks)/[\w/.]+)`", text):
             assert (ROOT / name).exists() or "NAME" in name, f"{document} names {name}"
+
+
+def test_llms_txt_names_every_page_by_its_title() -> None:
+    text = (ROOT / "llms.txt").read_text()
+    named = {path: title for title, path in re.findall(r"\* \[(.+?)\]\(([\w./]+)\)", text)}
+    texts = {f"docs/{page.name}": page.read_text() for page in (ROOT / "docs").glob("*.md")}
+    pages = {path: page.partition("\n")[0].removeprefix("# ") for path, page in texts.items()}
+    assert {path: title for path, title in named.items() if path.startswith("docs/")} == pages
+    assert all((ROOT / path).exists() for path in named)
