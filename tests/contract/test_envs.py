@@ -19,10 +19,10 @@ def env(request):
     env.close()
 
 
-@pytest.mark.timeout(1200)  # 140 episodes in a browser take 90 s on a machine that does nothing else
 @pytest.mark.parametrize("id", IDS)
 def test_the_checker_finds_nothing(id):
-    assert [str(finding) for finding in check_env(id)] == []
+    episodes = 1 if id == "turngate/Web-v1" else 3  # each rule plays them, and a browser takes a second for one
+    assert [str(finding) for finding in check_env(id, episodes=episodes)] == []
 
 
 def test_the_registry_gives_what_gymnasium_gives(env):

@@ -135,15 +135,17 @@ class Driver:
         return place[0], place[1]
 
     def _scroll(self, step: PageStep) -> None:
-        """Turn the wheel. It is carried out some time after the call returns, so that the element's move is awaited.
+        """Turn the wheel. It is carried out some time after the call returns, so that the element's move is awaited; or
+        never, where it meets a frame that was painted before the element was there, so that it is turned again.
 
         ``wait_for_function`` would let the page evaluate a string, which its content policy forbids.
         """
         scrolled = f"document.querySelectorAll({json.dumps(step.selector)})[{step.nth}].scrollTop"
         before = self.js(scrolled)
-        self.page.mouse.wheel(0, float(step.value))
-        for _ in range(1000):
-            if self.js(scrolled) != before:
-                return
-            self.page.wait_for_timeout(5)
+        for _ in range(10):
+            self.page.mouse.wheel(0, float(step.value))
+            for _ in range(200):
+                if self.js(scrolled) != before:
+                    return
+                self.page.wait_for_timeout(5)
         raise AssertionError(f"the element of {step} did not scroll")
