@@ -17,7 +17,20 @@ import torch
 
 from tests.helpers.chat_server import serving_prompts
 from tests.helpers.command_line import turngate
-from tests.helpers.recipes import FOLDER, RECIPES, a_scorer_is_fitted_and_chooses, learned
+from tests.helpers.recipes import (
+    FOLDER,
+    RECIPES,
+    a_scorer_is_fitted_and_chooses,
+    earned,
+    facts,
+    groups_of,
+    helped,
+    learned,
+    scored,
+    stages_that,
+    weights,
+    what_was_collected_is_compared_and_then_played_on,
+)
 from tests.helpers.spider_folder import spider_folder
 from turngate.config import load
 from turngate.evaluations import read_evaluations
@@ -179,23 +192,6 @@ NEEDS = {
 
 def nothing_more(run, rows):
     """It trained."""
-
-
-def groups_of(run):
-    return list(Store(run.path).read(None, "train"))
-
-
-def scored(run):
-    return [pair for group in groups_of(run) for pair in zip(group.trajectories, group.scores, strict=True)]
-
-
-def facts(trajectory, name):
-    """Turn to value."""
-    return {fact.turn: fact.value for fact in trajectory.evidence if fact.name == name}
-
-
-def earned(score, name):
-    return [(event.turn, event.value) for event in score.ledger if event.name == name]
 
 
 def steps_are_judged(run, rows):
@@ -365,10 +361,6 @@ def the_teacher_helps_second_groups(run, rows):
     assert sum(row["guide/writer_asked"] for row in rows) * 4 == len(helped)
 
 
-def helped(run):
-    return [one for group in groups_of(run) for one in group.trajectories if one.guidance]
-
-
 def second_groups_have_a_hint(run, rows):
     """Whoever is helped is in a group in which all are, and learned from as if the hint had not been there."""
     assert helped(run)
@@ -500,10 +492,6 @@ def search_is_withheld_at_first(run, rows):
         assert all(facts(one, "closed_book") == {None: True} for one in group.trajectories)
 
 
-def weights(folder):
-    return (folder / "model.safetensors").read_bytes()
-
-
 def what_was_collected_is_imitated(run, rows):
     """Of the episodes that the frozen policy of a round played, successes alone are learned from."""
     collects, imitations = run.stages[::2], run.stages[1::2]
@@ -534,10 +522,6 @@ def the_oracles_attempt_follows_worse_ones(run, rows):
     assert all(row["aside/rise_teacher_rows"] > 0 and row["aside/rise_teacher_loss"] > 0 for row in rows)
 
 
-def stages_that(run, kind):
-    return [one for one in run.stages if one.path.name.endswith(f"-{kind}")]
-
-
 def successes_are_imitated_between_reinforcements(run, rows):
     """The reinforced policy is what collects, its successes are imitated, and what is reinforced next comes of them."""
     parts = [stages_that(run, name) for name in ("zero_rl", "collect", "cold_start", "tea_rl")]
@@ -547,16 +531,6 @@ def successes_are_imitated_between_reinforcements(run, rows):
         assert [Store(one.path).steps("train") for one in (imitated, last)] == [[], [1, 2]]
         for one in (first, imitated, last):
             learned(one, read_metrics(one.metrics))
-
-
-def what_was_collected_is_compared_and_then_played_on(run, rows):
-    parts = [stages_that(run, name) for name in ("collect", "tao", "rl")]
-    for collected, compared, played in zip(*parts, strict=True):
-        assert load(compared.config).episodes.runs == (collected.path,)
-        assert any(row["aside/pairs_pairs"] > 0 for row in read_metrics(compared.metrics))
-        assert load(played.config).model == str(compared.model)
-        assert weights(collected.model) != weights(compared.model)
-        assert [Store(one.path).steps("train") for one in (compared, played)] == [[], [1, 2]]
 
 
 def reference_and_optimizer_begin_anew(run, rows):

@@ -7,6 +7,7 @@ from pathlib import Path
 from turngate.config import Config, load, parse
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
+from turngate.store import Store
 
 FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
 RECIPES = sorted(path.name for path in FOLDER.glob("*.toml"))
@@ -71,3 +72,42 @@ def a_scorer_is_fitted_and_chooses(run, rows):
         settings = load(imitated.config)
         assert (settings.model, settings.reward_model.model) == (str(collected.model), str(verified.model))
         learned(imitated, read_metrics(imitated.metrics))
+
+
+def groups_of(run):
+    return list(Store(run.path).read(None, "train"))
+
+
+def scored(run):
+    return [pair for group in groups_of(run) for pair in zip(group.trajectories, group.scores, strict=True)]
+
+
+def facts(trajectory, name):
+    """Turn to value."""
+    return {fact.turn: fact.value for fact in trajectory.evidence if fact.name == name}
+
+
+def earned(score, name):
+    return [(event.turn, event.value) for event in score.ledger if event.name == name]
+
+
+def helped(run):
+    return [one for group in groups_of(run) for one in group.trajectories if one.guidance]
+
+
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def stages_that(run, kind):
+    return [one for one in run.stages if one.path.name.endswith(f"-{kind}")]
+
+
+def what_was_collected_is_compared_and_then_played_on(run, rows):
+    parts = [stages_that(run, name) for name in ("collect", "tao", "rl")]
+    for collected, compared, played in zip(*parts, strict=True):
+        assert load(compared.config).episodes.runs == (collected.path,)
+        assert any(row["aside/pairs_pairs"] > 0 for row in read_metrics(compared.metrics))
+        assert load(played.config).model == str(compared.model)
+        assert weights(collected.model) != weights(compared.model)
+        assert [Store(one.path).steps("train") for one in (compared, played)] == [[], [1, 2]]
