@@ -40,7 +40,7 @@ from turngate.rewards import (
     requires,
     veto,
 )
-from turngate.rubrics import read_rubric
+from turngate.rubrics import find_rubric
 from turngate.store import Store
 from turngate.types import (
     Action,
@@ -225,7 +225,7 @@ def test_rescoring_is_live_scoring_bit_for_bit(name: str, runs: dict[str, Path],
     live = [rubric.score_group(group, step) for step, group, _ in played(kind)]
     file = tmp_path / "rubric.json"
     file.write_text(rubric.model_dump_json())
-    pairs = list(rescore(Store(runs[kind]), read_rubric(file)))
+    pairs = list(rescore(Store(runs[kind]), find_rubric(str(file))))
     assert [pair.step for pair in pairs] == [step for step, _, _ in played(kind)]
     for pair, expected in zip(pairs, live, strict=True):
         assert [one.id for one in pair.new.trajectories] == [one.id for one in expected.trajectories]
@@ -291,7 +291,7 @@ def test_new_scores_lie_beside_the_old_ones_and_touch_nothing(tmp_path: Path) ->
     assert {name: after[name] for name in before} == before
     new = run / "rescored" / "trusting"
     assert sorted(path.name for path in (run / "rescored").iterdir()) == ["trusting"]
-    assert read_rubric(new / "rubric.json") == rubric
+    assert find_rubric(str(new / "rubric.json")) == rubric
     stored = [group for step in Store(new).steps() for group in Store(new).read(step)]
     live = [rubric.score_group(group, step) for step, group, _ in played(kind) if step <= 2]
     for found, expected in zip(stored, live, strict=True):
@@ -509,7 +509,7 @@ def test_a_file_that_is_no_rubric_is_one_line_with_file_and_key(
     file = tmp_path / "mine.json"
     file.write_text(data if isinstance(data, str) else json.dumps(data))
     with pytest.raises(error) as caught:
-        read_rubric(file)
+        find_rubric(str(file))
     assert str(caught.value).startswith(str(file))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -517,10 +517,10 @@ def test_a_file_that_is_no_rubric_is_one_line_with_file_and_key(
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.json: cannot be read"):
-        read_rubric(tmp_path / "nowhere.json")
+        find_rubric(str(tmp_path / "nowhere.json"))
     (tmp_path / "latin.json").write_bytes(b'"\xff"')
     with pytest.raises(DataError, match="is not UTF-8"):
-        read_rubric(tmp_path / "latin.json")
+        find_rubric(str(tmp_path / "latin.json"))
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

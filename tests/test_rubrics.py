@@ -6,11 +6,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from tests.commands.small_run import write_config
+from tests.helpers.command_line import turngate_at
+from turngate.config import load
 from turngate.envs.lock import RUBRIC as LOCK
 from turngate.errors import ConfigError, UnknownName
 from turngate.problems import one_line
 from turngate.rewards import Rubric
 from turngate.rubrics import SHIPPED, NamedRubric, find_rubric, rubric_names
+from turngate.runs import RunFolder
+from turngate.store import Store
 
 TOML = """
 [[rewards]]
@@ -62,6 +67,26 @@ def test_a_table_or_file_adds_to_another_rubric(tmp_path: Path):
     assert find_rubric(str(file)).gates == (*LOCK.gates, found.gates[-1])
 
 
+def test_a_run_is_paid_by_a_rubric_that_adds_to_another(tmp_path: Path):
+    more = '[env.rubric]\nextends = "lock"\n[[env.rubric.gates]]\ntype = "needs_outcome"\nat_least = 0.75\n'
+    write_config(tmp_path, steps=1, after=more)
+    assert turngate_at(tmp_path, "train", "lock.toml") == 0
+    run = RunFolder(tmp_path / "runs" / "lock")
+    (entry,) = load(run.config).env
+    assert entry.rubric is not None
+    assert [gate.name for gate in entry.rubric.gates] == [*(gate.name for gate in LOCK.gates), "needs_outcome(0.75)"]
+    paid = {bool(score.total) for group in Store(run.path).read(1) for score in group.scores if score.outcome == 0}
+    assert paid <= {False}, "nothing is paid without success"
+
+
+def test_files_that_extend_each_other_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name, base in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{name}.toml").write_text(f'extends = "{base}.toml"\n[[gates]]\ntype = "success_only"\n')
+    with pytest.raises(ConfigError, match=r"cannot extend itself: a\.toml extends b\.toml extends a\.toml"):
+        find_rubric("a.toml")
+
+
 def test_a_rubric_is_written_back_whole():
     dumped = Holder(rubric=LOCK).model_dump(mode="json")
     assert dumped["rubric"]["rewards"][0]["name"] == "opened"
@@ -73,6 +98,7 @@ def test_a_rubric_is_written_back_whole():
     [
         ("lok", "rubric: unknown rubric 'lok'; did you mean 'lock'?"),
         ({"extends": "lok", "gates": []}, "rubric: unknown rubric 'lok'; did you mean 'lock'?"),
+        ({"extends": "lock", "gates": []}, "rubric: extends = 'lock' adds nothing"),
         ({"extends": "lock"}, "rubric: extends = 'lock' adds nothing; name the rubric itself, or add rewards or gates"),
         ({"extends": 3, "gates": []}, "rubric: extends is 3; it must name a rubric, such as 'sql'"),
         ("json:dumps", "which is not a rubric; it must be a turngate.Rubric"),

@@ -58,8 +58,13 @@ def find_rubric(name: str) -> Rubric:
     Raises UnknownName, DataError for a file that cannot be read, and ConfigError for something that is not a rubric or
     a rubric that contradicts itself.
     """
+    return _find(name, ())
+
+
+def _find(name: str, within: tuple[str, ...]) -> Rubric:
+    """``within``: the files that are being read, each of which extends the next."""
     if name.endswith(FILES):
-        return read_rubric(name)
+        return _read(name, within)
     plugin = _plugins().get(name)
     if name not in SHIPPED and plugin is not None:
         return _checked(plugin.value, loaded(plugin))
@@ -74,15 +79,17 @@ def rubric_names() -> tuple[str, ...]:
     return tuple(sorted({*SHIPPED, *_plugins()}))
 
 
-def read_rubric(path: str | Path) -> Rubric:
+def _read(path: str, within: tuple[str, ...]) -> Rubric:
     """The rubric in a JSON file, as ``Rubric.model_dump_json`` writes it, or in a TOML file with the same keys.
 
     Raises DataError for a file that cannot be read as its ending says, and ConfigError, with file and key, for a rubric
-    that is wrong.
+    that is wrong or that extends itself by way of the files ``within`` which it is read.
     """
+    if path in within:
+        raise ConfigError(f"a rubric cannot extend itself: {' extends '.join((*within, path))}")
     text = read_text(Path(path))
     try:
-        data = toml_of(text) if str(path).endswith(".toml") else json.loads(text, object_pairs_hook=_without_repeats)
+        data = toml_of(text) if path.endswith(".toml") else json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
         raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
     except tomllib.TOMLDecodeError as error:
@@ -90,14 +97,14 @@ def read_rubric(path: str | Path) -> Rubric:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     try:
-        return Rubric.model_validate(_whole(data))
+        return Rubric.model_validate(_whole(data, (*within, path)))
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error, Rubric, data)}") from error
     except UserError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _whole(data: object) -> object:
+def _whole(data: object, within: tuple[str, ...]) -> object:
     """A table of a rubric, with what the rubric that it ``extends`` has: its own rewards and gates come after them, any
     other key takes the place of that one's. Raises UserError."""
     if not isinstance(data, Mapping) or "extends" not in data:
@@ -107,9 +114,9 @@ def _whole(data: object) -> object:
         raise ConfigError(
             f"extends is {base!r:.80}; it must name a rubric, such as 'sql', a file or package.module:NAME"
         )
-    if not own:
+    found = _find(base, within).model_dump(mode="json")
+    if not any(own.values()):
         raise ConfigError(f"extends = '{base}' adds nothing; name the rubric itself, or add rewards or gates")
-    found = find_rubric(base).model_dump(mode="json")
     added = {key: [*found[key], *own[key]] for key in ("rewards", "gates") if isinstance(own.get(key), Sequence)}
     return found | own | added
 
@@ -135,7 +142,7 @@ def _looked_up(value: object) -> object:
     try:
         if isinstance(value, str):
             return find_rubric(value)
-        return Rubric.model_validate(_whole(value)) if isinstance(value, Mapping) else value
+        return Rubric.model_validate(_whole(value, ())) if isinstance(value, Mapping) else value
     except UserError as error:  # a UserError would pass through pydantic, which knows the key
         raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from error
 

@@ -16,7 +16,7 @@ from turngate.foreign import StayingCoroutine, guarded, staying
 def test_a_folder_is_kept_for_its_environment_and_put_back_for_all_others(tmp_path, monkeypatch, caplog, libc):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setattr(own_folder, "_told", [])
+    monkeypatch.setattr(own_folder, "_told", threading.Event())
     if libc is not None:  # a system without unshare, and a container that forbids it
         monkeypatch.setattr(own_folder.ctypes, "CDLL", lambda name: libc)
     seen = []

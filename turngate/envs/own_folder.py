@@ -62,15 +62,15 @@ class OwnFolder:
 
 
 _lock = threading.Lock()
-_told: list[str] = []
+_told = threading.Event()
 
 
 def _tell_if_shared(folder: str | None) -> None:
     """Say once in a process that a thread without a folder of its own went to ``folder``."""
     if getattr(_thread, "shares", False):
         with _lock:
-            is_first = not _told
-            _told.append("")
+            is_first = not _told.is_set()
+            _told.set()
         if is_first:
             _log.warning(SHARED, folder)
 
