@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.sql_env import library, library_tasks
 from turngate.envs.base import Outcome, TurnEnv
 from turngate.envs.lock import LockEnv
-from turngate.envs.pool import EnvPool, LeasedEnv
+from turngate.envs.pool.pool import EnvPool, LeasedEnv
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.tasks import TaskList
 from turngate.types import Action, Observation, Task

@@ -34,9 +34,9 @@ import numpy as np
 
 import turngate
 from turngate.envs.base import TurnEnv
-from turngate.envs.search.bm25 import Bm25
-from turngate.envs.search.library import corpus_of
-from turngate.envs.search.over_http import RetrievalServer
+from turngate.envs.search.engine.bm25 import Bm25
+from turngate.envs.search.engine.index_cache import corpus_of
+from turngate.envs.search.engine.over_http import RetrievalServer
 from turngate.types import JSON, Task
 
 MOST_KIB = 4.0

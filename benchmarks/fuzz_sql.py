@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import turngate
-from turngate.envs.process import ProcessEnv, pickled
-from turngate.envs.sql.database import content_key
+from turngate.envs.pool.process import ProcessEnv, pickled
+from turngate.envs.sql.engine.database import content_key
 from turngate.errors import EpisodeError
 from turngate.types import Ending, Info, Task
 

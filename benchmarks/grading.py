@@ -13,14 +13,14 @@ from statistics import median
 from typing import Any
 
 from tests.envs.code.conftest import make_problem
-from turngate.envs.code.grading import bench as benches
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.engine.calibrate import settle
+from turngate.envs.code.engine.workspace import Changes
+from turngate.envs.code.grading import grading_sandbox as benches
 from turngate.envs.code.grading.grade import TreeChange, grade
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.settle import settle
 from turngate.envs.code.sources import GeneratedCode
-from turngate.envs.code.workspace import Changes
 
 N = 12
 

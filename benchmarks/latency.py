@@ -41,7 +41,7 @@ from turngate.agents.rollout import Episode, Player, TokenLimits
 from turngate.agents.tiny import random_model, train_tokenizer
 from turngate.envs.base import Outcome
 from turngate.envs.lock import LockEnv, LockTasks
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.types import Action, Observation, Request, Task, Turn, derive_seed
 
 SHAPES = {"sigma 0.5, 3 turns": (0.5, 3), "sigma 1.5, 16 turns": (1.5, 16)}
@@ -91,7 +91,7 @@ async def lockstep(player: Player, pool: EnvPool, episodes: Sequence[Episode]) -
     async with AsyncExitStack() as stack:
         worlds = [await stack.enter_async_context(pool.lease(one.task)) for one in episodes]
         for _ in episodes:
-            await stack.enter_async_context(policy.lane())
+            await stack.enter_async_context(policy.slot())
         begun = [world.reset(one.task, one.env_seed) for world, one in zip(worlds, episodes, strict=True)]
         contexts = [chat.opening(observation.text) for observation, _ in await asyncio.gather(*begun)]
         live, turn = list(range(len(episodes))), 0
@@ -133,7 +133,7 @@ async def no_barrier(player: Player, pool: EnvPool, episodes: Sequence[Episode])
 async def played(way: str, model: Any, chat: Chat, pool: EnvPool, episodes: Sequence[Episode]) -> Took:
     """One way of playing the episodes."""
     order = "fixed" if way == "fixed" else "ready"
-    policy = LocalPolicy(model, chat, lanes=len(episodes), order=order)
+    policy = LocalPolicy(model, chat, concurrency=len(episodes), order=order)
     limits = TokenLimits(turn_tokens=TURN_TOKENS, context=1024, episode_s=3600.0)
     play = lockstep if way == "lockstep" else no_barrier
     start = time.perf_counter()

@@ -15,14 +15,14 @@ from time import perf_counter
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
+from turngate.envs.sql.engine.skeleton import skeleton
 from turngate.envs.sql.env import SqlEnv
-from turngate.envs.sql.skeleton import skeleton
 from turngate.envs.sql.sources import LookupSql
 from turngate.run.models import new_model
 from turngate.sections import TinyModel
 from turngate.tools.read import rewritten
-from turngate.trainer.overlap import overlap, question_of
+from turngate.trainer.evaluation.overlap import overlap, question_of
 from turngate.types import Task, Trajectory
 
 LOOK_BACK = 1000  # training tasks that a split is compared with
@@ -149,10 +149,10 @@ async def _episodes(env: SqlEnv, tasks: Sequence[Task]) -> list[Trajectory]:
         _, tokenizer = new_model(tiny, texts, context=1024, seed=0)
         chat = Chat(tokenizer)
         spoken = {
-            name: [rewritten(line, env.turn_spec.tools, chat.notation) for line in of] for name, of in lines.items()
+            name: [rewritten(line, env.turn_spec.tools, chat.tool_format) for line in of] for name, of in lines.items()
         }
         player = Player(
-            ScriptedPolicy(by_task(spoken), chat, lanes=2), chat, TokenLimits(turn_tokens=128, context=4096)
+            ScriptedPolicy(by_task(spoken), chat, concurrency=2), chat, TokenLimits(turn_tokens=128, context=4096)
         )
         groups = await play_groups(player, pool, tasks, [[None]] * len(tasks), seed=0)
     return [trajectory for group in groups for trajectory in group.trajectories]

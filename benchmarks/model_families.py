@@ -19,7 +19,7 @@ import numpy as np
 
 from tests.helpers import templates
 from turngate.agents.chat import Chat, Schema
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import EndedBy, IntArray, ToolCall
 
@@ -67,7 +67,7 @@ def line_of(row: Row) -> str:
     template = "its own template" if row.own else "template of the tests"
     cells = (
         row.title,
-        f"`{chat.notation}`" if chat.notation else "none: text form",
+        f"`{chat.tool_format}`" if chat.tool_format else "none: text form",
         " ".join(f"`{end}`" for end in ends),
         f"`{_text(chat, cut)}`",
         f"{source}, {template}",
@@ -94,7 +94,7 @@ def ids_of(row: Row, folder: Path) -> str:
     if not row.own:
         tokenizer.chat_template = about.template
     chat = Chat(tokenizer, template={"date_string": "26 Jul 2024"} if row.family == "llama3" else None)
-    assert chat.notation == about.notation, (row.title, chat.notation)
+    assert chat.tool_format == about.tool_format, (row.title, chat.tool_format)
     lines = []
     for name, ids in _pieces(chat):
         lines += [f"{name:9}{_shown(_text(chat, ids))}"] if row.own else []
@@ -107,22 +107,22 @@ def ids_of(row: Row, folder: Path) -> str:
 
 def page(folder: Path) -> str:
     """What stands after the mark."""
-    head = ("family", "notation", "a turn ends with", "put after a call that was cut off", "ids below")
+    head = ("family", "tool_format", "a turn ends with", "put after a call that was cut off", "ids below")
     table = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *map(line_of, ROWS)]
     turns = [turn_of(row) + (f"\n{ids_of(row, folder)}" if row.file else "") for row in ROWS]
     return "\n".join([*table, "", "## One turn", "", "\n\n".join(turns), ""])
 
 
 def _tools(chat: Chat) -> list[Schema]:
-    return [LOOK.schema] if chat.notation else []
+    return [LOOK.schema] if chat.tool_format else []
 
 
 def _pieces(chat: Chat) -> Iterator[tuple[str, IntArray]]:
     """Opening, call, and the answer up to where the model writes again."""
     frames = chat.frames(_tools(chat))
-    told = "" if chat.notation else f" tools: {LOOK.usage}"
+    told = "" if chat.tool_format else f" tools: {LOOK.usage}"
     yield "opening", frames.opening(f"{TASK}{told}")
-    yield "call", chat.encode_turn(NOTATIONS[chat.notation or "command_line"].write([CALL]))
+    yield "call", chat.encode_turn(TOOL_FORMATS[chat.tool_format or "command_line"].write([CALL]))
     yield "answer", frames.follow_up(ANSWER, EndedBy.STOP, answered=LOOK.name)
 
 

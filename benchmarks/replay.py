@@ -60,7 +60,7 @@ ODD = ("???", "", "no_such_tool x")
 class Drawn(Policy):
     """The oracle's lines in every other sibling, else lines that are drawn by task, sibling and turn."""
 
-    name, lanes = "drawn", MOST_AT_ONCE
+    name, concurrency = "drawn", MOST_AT_ONCE
 
     def __init__(self, env: TurnEnv) -> None:
         self._env = env

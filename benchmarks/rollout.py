@@ -32,7 +32,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.tiny import load, random_model, train_tokenizer
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.sources import GeneratedSql
 from turngate.run.demonstrations import Demonstrations, texts_of
@@ -82,7 +82,7 @@ async def ours(policy: LocalPolicy, chat: Chat, script: list[tuple[Any, list[Any
     async def play(number: int) -> int:
         ids, replies = script[number]
         count = 0
-        async with policy.lane():
+        async with policy.slot():
             for turn in range(TURNS):
                 request = Request(
                     episode=str(number), task_id="", ids=ids, turn=turn, seed=seed + number * TURNS + turn,
@@ -130,7 +130,7 @@ def tokens_per_second(model: Any, tokenizer: Any, rounds: int) -> dict[str, floa
     """Both ways in turn; medians and the median of the ratios."""
     chat = Chat(tokenizer)
     script = episodes(chat)
-    policy = LocalPolicy(model, chat, lanes=EPISODES)
+    policy = LocalPolicy(model, chat, concurrency=EPISODES)
     rates: dict[str, list[float]] = {"ours": [], "generate": []}
     cpu_ratios = []
     for number in range(rounds + 1):
@@ -185,7 +185,7 @@ def time_shares(model: Any, tokenizer: Any) -> dict[str, float]:
     """Where the wall time of a real rollout on ``Sql-v1`` goes."""
     chat = Chat(tokenizer)
     env = SqlEnv(**SETTINGS)
-    policy = _Timed(model, chat, lanes=128)
+    policy = _Timed(model, chat, concurrency=128)
     player = Player(policy, chat, TokenLimits(turn_tokens=TURN_TOKENS, context=1024))
     tasks = [env.tasks.task("heldout", index) for index in range(16)]
 

@@ -32,9 +32,9 @@ import tantivy
 
 import turngate
 from turngate.envs.base import TurnEnv
-from turngate.envs.search.corpora import JsonlDocuments
-from turngate.envs.search.over_http import RetrievalServer
-from turngate.envs.search.tantivy_index import TantivyIndex
+from turngate.envs.search.engine.corpora import JsonlDocuments
+from turngate.envs.search.engine.over_http import RetrievalServer
+from turngate.envs.search.engine.tantivy_index import TantivyIndex
 from turngate.envs.tasks import TaskList
 from turngate.types import Task
 

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from turngate.envs.search.corpora import JsonlDocuments
-from turngate.envs.search.tantivy_index import TantivyIndex
+from turngate.envs.search.engine.corpora import JsonlDocuments
+from turngate.envs.search.engine.tantivy_index import TantivyIndex
 
 VOCABULARY, PHRASES, PHRASE_WORDS, BLOCK = 50_000, 50_000, 10, 10_000
 ONE_IN, LONGEST = 100, 1000

@@ -25,8 +25,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from turngate.envs.sql import database as database_module
-from turngate.envs.sql.database import content_key
+from turngate.envs.sql.engine import database as database_module
+from turngate.envs.sql.engine.database import content_key
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.tasks import TaskList
 from turngate.types import Task

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import turngate
 from turngate.envs.base import TurnEnv
-from turngate.envs.tooluse import lending
+from turngate.envs.tooluse.generated import lending
 from turngate.tools.arguments import typed
 from turngate.tools.read import find, parse
 from turngate.types import Task

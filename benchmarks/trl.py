@@ -43,7 +43,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.trl_ours import settings, tasks_of
-from benchmarks.trl_world import NOTATION, SHAPES, WORLDS, Shape
+from benchmarks.trl_world import SHAPES, TOOL_FORMAT, WORLDS, Shape
 from turngate.agents.chat import Chat
 from turngate.agents.tiny import train_tokenizer
 from turngate.config import Config
@@ -74,7 +74,7 @@ def untrained(config: Config, shape: Shape, template: str, folder: Path) -> None
 
         (_, env), *_ = environments
         tools = env.turn_spec.tools
-        calls = [rewritten(line, tools, NOTATION) for lines in shown.lines.values() for line in lines]
+        calls = [rewritten(line, tools, TOOL_FORMAT) for lines in shown.lines.values() for line in lines]
         listed = [json.dumps(tool.schema) for tool in tools] * 20  # often enough to become few tokens
         tokenizer: Any = train_tokenizer([*asyncio.run(texts()), *calls, *listed, template], vocabulary=shape.tokenizer)
     tokenizer.add_special_tokens(
@@ -232,7 +232,7 @@ def prompt_tokens(name: str, model: str) -> float:
         label, env = next(iter(environments))
         schemas = [tool.schema for tool in env.turn_spec.tools]
         tasks = environments.heldout(label, "train", 16)
-        shown = [env.reset(seed=0, options={"task": task, "notation": NOTATION})[0].text for task in tasks]
+        shown = [env.reset(seed=0, options={"task": task, "tool_format": TOOL_FORMAT})[0].text for task in tasks]
         return statistics.mean(len(chat.frames(schemas).opening(text)) for text in shown)
 
 

@@ -71,7 +71,7 @@ def settings(world: str, model: str, folder: Path, *, steps: int, tasks: int, gr
             "folder": folder,
             "model": model,
             "env": sizes.env,
-            "policy": {"turn_tokens": sizes.turn_tokens, "context": sizes.context, "lanes": tasks * group},
+            "policy": {"turn_tokens": sizes.turn_tokens, "context": sizes.context, "concurrency": tasks * group},
             "learner": learner,
             "train": {
                 "steps": steps,

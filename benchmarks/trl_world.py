@@ -16,8 +16,8 @@ import turngate
 from turngate.envs.base import TurnEnv
 from turngate.types import JSON, Action, Ending, ToolCall
 
-NOTATION = "hermes"
-"""The notation of Qwen's chat template, which both sides use."""
+TOOL_FORMAT = "hermes"
+"""The tool format of Qwen's chat template, which both sides use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Tools:
 
     def reset(self, task: str, **row: object) -> str:
         """Begin an episode; returns what the prompt ends with."""
-        observation, _ = self._env.reset(seed=0, options={"task": task, "notation": NOTATION})
+        observation, _ = self._env.reset(seed=0, options={"task": task, "tool_format": TOOL_FORMAT})
         self._over, self._paid = False, 0.0
         return observation.text
 

@@ -49,7 +49,7 @@ async def play(policy: Policy, *, episodes: int, tokens: int, vocabulary: int, s
     async def episode(number: int) -> int:
         ids, n = prompts[number // GROUP], 0
         name = f"{seed}.{number}"
-        async with policy.lane():
+        async with policy.slot():
             for turn in range(TURNS):
                 order = Request(
                     episode=name, task_id="", ids=ids, turn=turn, seed=1000 * number + turn, max_tokens=tokens
@@ -68,8 +68,8 @@ async def compare(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str
     context = PROMPT + TURNS * (asked.tokens + OBSERVATION)
     weights = dict(model.named_parameters())
     n_tokens = model.get_output_embeddings().weight.shape[0]
-    local = LocalPolicy(model, chat, lanes=asked.episodes)
-    part = VLLMPolicyPart(context=context, lanes=asked.episodes, gpu_memory=asked.gpu_memory, sleep=asked.sleep)
+    local = LocalPolicy(model, chat, concurrency=asked.episodes)
+    part = VLLMPolicyPart(context=context, concurrency=asked.episodes, gpu_memory=asked.gpu_memory, sleep=asked.sleep)
     vllm = part.open(model, chat)
     rates: dict[str, list[float]] = {"local": [], "vllm": []}
     start_s = time.perf_counter()
@@ -124,7 +124,7 @@ async def compare_adapters(model: Any, chat: Chat, asked: argparse.Namespace) ->
                 weight.copy_(1e-3 * torch.randn(weight.shape, generator=generator))
     found: dict[str, Any] = {"rank": asked.lora, "dtype": asked.dtype}
     for adapters in ("merged", "apart"):
-        part = VLLMPolicyPart(context=context, lanes=asked.episodes, dtype=asked.dtype, adapters=adapters)
+        part = VLLMPolicyPart(context=context, concurrency=asked.episodes, dtype=asked.dtype, adapters=adapters)
         policy = part.open(copy.deepcopy(model), chat)
         policy.expect(learner.weights)
         pushes, rates = list[float](), list[float]()

@@ -25,11 +25,11 @@ from tests.envs.code.cheats.corpus import CHEATS
 from tests.envs.code.cheats.honest import generated
 from tests.envs.code.cheats.kinds import problems
 from tests.envs.code.cheats.measure import Paid, bare, paid, private_bench, try_cheat
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.engine.workspace import Changes
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import problems_of
-from turngate.envs.code.workspace import Changes
 
 COLUMNS = ("label", "class", "name", "problem", "bare", "resolved", "tests_fixed", "void", "fault", "left", "time_s")
 HONEST = "honest"

@@ -197,7 +197,7 @@ def test_what_is_dumped_is_read_back(data, tmp_path_factory):
 
 def test_a_dump_holds_every_setting(file):
     text = dump(parse(WARM))
-    for line in ('name = "run"', "lanes = 64", 'type = "grpo"', "steps = 100", 'splits = [\n    "heldout",\n]'):
+    for line in ('name = "run"', "concurrency = 64", 'type = "grpo"', "steps = 100", 'splits = [\n    "heldout",\n]'):
         assert line in text
     assert "demonstrations" not in text  # None has no form in TOML
 

@@ -97,7 +97,7 @@ def test_every_part_of_the_package_is_found_by_its_short_name(acme: Path) -> Non
     script = f"""
         import turngate.config
         import turngate.envs.router.env, turngate.envs.search.env
-        import turngate.envs.tooluse.domains.users, turngate.envs.tooluse.env
+        import turngate.envs.tooluse.generated.domains.users, turngate.envs.tooluse.env
         from turngate.parts import families
         from turngate.rubrics import find_rubric
         points = {entry_points()!r}
@@ -123,11 +123,11 @@ def test_the_environment_keeps_the_contract_and_the_judge_speaks(acme: Path) -> 
     script = """
         import asyncio, turngate
         from turngate.judging import JudgePart
-        from turngate.judging.speaker import Ask
+        from turngate.judging.text_model import Ask
         assert turngate.check_env("acme/Echo-v0") == [], turngate.check_env("acme/Echo-v0")
         for command, said in ((("cat",), "ask me"), (("false",), "")):
-            speaker = JudgePart.load({"type": "command", "command": command}).speaker(None)
-            reply = asyncio.run(speaker.say(Ask(name="one", prompt="ask me", seed=0, max_tokens=9)))
+            text_model = JudgePart.load({"type": "command", "command": command}).text_model(None)
+            reply = asyncio.run(text_model.say(Ask(name="one", prompt="ask me", seed=0, max_tokens=9)))
             assert (reply.text, reply.fault is None) == (said, bool(said)), reply
         print("both")
     """
@@ -197,11 +197,11 @@ def test_the_branching_of_the_package_grows_a_tree_of_its_environment(acme: Path
         from turngate.agents.policies.scripted import ScriptedPolicy
         from turngate.agents.rollout import Player, TokenLimits
         from turngate.agents.tree_rollout import play_tree
-        from turngate.envs.pool import EnvPool
+        from turngate.envs.pool.pool import EnvPool
         from turngate.trainer.branching import BranchingPart
         async def main():
             chat = Chat(train_tokenizer(["Say a."] * 4, vocabulary=300))
-            policy = ScriptedPolicy(lambda request: f"say {request.seed % 1000}", chat, lanes=2)
+            policy = ScriptedPolicy(lambda request: f"say {request.seed % 1000}", chat, concurrency=2)
             async with EnvPool(lambda: turngate.make("acme/Echo-v0"), size=2) as worlds:
                 env = turngate.make("acme/Echo-v0")
                 player = Player(policy, chat, TokenLimits(turn_tokens=50, context=5000))

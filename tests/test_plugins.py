@@ -16,8 +16,8 @@ import tomli_w
 
 from tests.helpers.forked_commands import Forks
 from tests.helpers.sessions import to_its_end
-from turngate.evaluations import read_evaluations
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 WHEELS = Path(__file__).parent / "wheels"
 RUBRIC = """
@@ -48,7 +48,7 @@ CONFIG: dict[str, Any] = {
     },
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 18, "epochs": 2, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 128, "lanes": 2},
+    "policy": {"turn_tokens": 8, "context": 128, "concurrency": 2},
     "examine": [{"type": "acme_listener", "word": "i"}],
     "credit": {"type": "acme_flat", "level": 0.125},
     "loss": {"objective": {"type": "acme_plain", "scale": 2.0}},

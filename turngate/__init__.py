@@ -59,7 +59,7 @@ from turngate.types import (
 )
 
 if TYPE_CHECKING:
-    from turngate.envs.check import Finding, check_env
+    from turngate.envs.check.check_env import Finding, check_env
     from turngate.rewards import FromEvidence, Gate, Reward, Rubric, cap_process, needs_outcome, requires, veto
 
 __version__ = "0.1.0"
@@ -132,7 +132,10 @@ __all__ = [
     "veto",
 ]
 
-_LATE = ("turngate.rewards", "turngate.envs.check")  # a third of the import time, and not every program needs them
+_LATE = (
+    "turngate.rewards",
+    "turngate.envs.check.check_env",
+)  # a third of the import time, and not every program needs them
 
 if not TYPE_CHECKING:  # or type checkers would believe that every name exists
 

@@ -28,7 +28,7 @@ from turngate.runs import RunFolder
 from turngate.sections import Baselines, EnvSection, EvalSection, Section, TinyModel, TrainSection, WarmStart
 from turngate.sinks import ConsoleLines, SinkPart
 from turngate.stage_settings import StageRun, StageSection, check_stages, unfolded, with_settings
-from turngate.trainer.aside import AsidePart, check_asides
+from turngate.trainer.auxiliary import AuxiliaryPart, check_auxiliary
 from turngate.trainer.branching import BranchingPart
 from turngate.trainer.branching.fitting import check_branching, fills_values
 from turngate.trainer.credit import VALUE_TARGETS
@@ -36,13 +36,13 @@ from turngate.trainer.credit.control import check_controls
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.curriculum import CurriculumPart, InOrderPart
-from turngate.trainer.filters import Filter
+from turngate.trainer.filters.parts import Filter
 from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
 from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
+from turngate.trainer.loss.staleness import check_ahead, with_correction
 from turngate.trainer.offline import EpisodesPart, PlayedPart
 from turngate.trainer.offline.source_checks import check_episodes, check_sync
-from turngate.trainer.older_weights import check_ahead, with_correction
 from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
     ENTROPY_COLUMNS,
@@ -93,9 +93,9 @@ class Config(Section):
     """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
     portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes; with a guide, those of each
     wave with the same help branch off each other. Leave it out to play every episode from the first turn on."""
-    aside: tuple[AsidePart, ...] = ()
-    """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
-    {type = "relift"}."""
+    auxiliary: tuple[AuxiliaryPart, ...] = ()
+    """What is learned beside the episodes of each step, by imitation or from a teacher: [[auxiliary]] tables, for
+    instance {type = "relift"}."""
     episodes: EpisodesPart = PlayedPart()
     """Where the episodes of a step come from: played by the policy (played), recorded by earlier runs (stored), or some
     of both (mixed); docs/offline.md."""
@@ -115,7 +115,7 @@ class Config(Section):
     one (shuffled_credit), with the rewards of each episode paid to another one before credit is computed
     (shuffled_reward), or with rewards from the toss of a coin (random_reward). A run that is not clearly better than
     its controls learned nothing from its rewards. They take as many steps as the run and are made after it, or beside
-    it with train --jobs 2. Guides and asides, which choose or learn by true results, are refused; a
+    it with train --jobs 2. Guides and auxiliary losses, which choose or learn by true results, are refused; a
     curriculum still chooses tasks by true results."""
     stages: tuple[StageSection, ...] = ()
     """Stages, each a run of its own that begins with the model of the one before: [[stages]] tables with what a stage
@@ -286,10 +286,10 @@ class Config(Section):
         )
         check_sync(self.train, plays=self.episodes.plays, adapters=lora is not None, policy=self.policy.type)
         self._check_without_objective()
-        check_asides(self.aside, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
+        check_auxiliary(self.auxiliary, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
-        check_controls(self.controls, guide=self.guide.type, asides=[part.type for part in self.aside])
+        check_controls(self.controls, guide=self.guide.type, auxiliary=[part.type for part in self.auxiliary])
         validation = self.train.validation
         if validation is not None and self.learner.type == "frozen":
             raise ValueError(
@@ -300,9 +300,9 @@ class Config(Section):
     def _check_without_objective(self) -> None:
         if not self.loss.is_off:
             return
-        if not self.aside:
+        if not self.auxiliary:
             raise ValueError(
-                "loss.objective = 'none' learns nothing without an aside; add one, for instance {type = \"pairs\", "
+                "loss.objective = 'none' learns nothing without an auxiliary loss; add one, for instance {type = \"pairs\", "
                 'winners = "all"}'
             )
         train, plain = self.train, type(self).model_fields["credit"].get_default(call_default_factory=True)

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from turngate.envs.registry import id_alone
 from turngate.envs.tasks import TaskSourcePart
 from turngate.rubrics import NamedRubric
-from turngate.trainer.filters import FilterPart
-from turngate.trainer.tried_steps import Chooser, Kept
+from turngate.trainer.evaluation.validation_steps import Chooser, Kept
+from turngate.trainer.filters.parts import FilterPart
 
 Number = TypeVar("Number", int, float)
 OneOrMore: TypeAlias = Number | Annotated[tuple[Number, ...], Field(min_length=1)]
@@ -230,8 +230,8 @@ class TrainSection(Section):
     After the last step it gets them in any case. Raise it where publishing takes long, or for preference learning."""
     reset_reference: int | None = Field(None, ge=1)
     """Step after which the model that penalties and credit keep the policy near is replaced by the policy as it is then
-    (ReMix); left out: it stays the one that training began from. Teachers of asides stay as they are. Set it where a
-    penalty holds back a policy that has moved far."""
+    (ReMix); left out: it stays the one that training began from. Teachers of auxiliary losses stay as they are. Set it
+    where a penalty holds back a policy that has moved far."""
     checkpoint_every: int = Field(1, ge=1)
     """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
     repeated steps and saves time on writing."""

@@ -88,7 +88,7 @@ class Action:
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
     parse_error: str | None = None
-    flaw: str = ""  # what is not as the notation has it, although it could be read; rewards for form want none
+    flaw: str = ""  # what is not as the tool format has it, although it could be read; rewards for form want none
 
     @property
     def cut_off(self) -> bool:

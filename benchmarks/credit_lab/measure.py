@@ -104,8 +104,8 @@ def bias_of(gradient_UX: Floats, exact_X: Floats) -> Bias:
     floor = ROUNDING * max(float(np.abs(exact_X).max()), float(np.abs(mean_X).max()))
     exact = float(np.linalg.norm(exact_X))
     way_X = exact_X / exact
-    aside_UX = gradient_UX - np.outer(gradient_UX @ way_X, way_X)
-    aside_X, aside_error_X = aside_UX.mean(0), aside_UX.std(0, ddof=1) / math.sqrt(n_units)
+    auxiliary_UX = gradient_UX - np.outer(gradient_UX @ way_X, way_X)
+    auxiliary_X, auxiliary_error_X = auxiliary_UX.mean(0), auxiliary_UX.std(0, ddof=1) / math.sqrt(n_units)
     length = float(np.linalg.norm(mean_X))
     silent = length <= floor
     return Bias(
@@ -116,9 +116,9 @@ def bias_of(gradient_UX: Floats, exact_X: Floats) -> Bias:
         raw=float(np.linalg.norm(mean_X - exact_X)) / exact,
         raw_error=float(np.linalg.norm(error_X)) / exact,
         scale=float(mean_X @ way_X) / exact,
-        bend=math.nan if silent else float(np.linalg.norm(aside_X)) / length,
-        bend_error=math.nan if silent else float(np.linalg.norm(aside_error_X)) / length,
-        bend_z=float((np.abs(aside_X) / np.maximum(aside_error_X, floor)).max()),
+        bend=math.nan if silent else float(np.linalg.norm(auxiliary_X)) / length,
+        bend_error=math.nan if silent else float(np.linalg.norm(auxiliary_error_X)) / length,
+        bend_z=float((np.abs(auxiliary_X) / np.maximum(auxiliary_error_X, floor)).max()),
     )
 
 

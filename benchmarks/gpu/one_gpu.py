@@ -34,8 +34,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from turngate import __version__
 from turngate.agents.chat import Chat
+from turngate.agents.policies.fast_cpu import captured_of
 from turngate.agents.policies.forward import HubForward, cast, precision_of
-from turngate.agents.policies.lean import captured_of
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.tiny import train_tokenizer
 from turngate.store import machine
@@ -123,7 +123,7 @@ async def play(policy: LocalPolicy, shape: Shape, seed: int) -> list[Played]:
     async def episode(number: int) -> Played:
         ids = prompts[number // shape.siblings]
         said, logprob = np.zeros(len(ids), bool), np.zeros(len(ids), np.float32)
-        async with policy.lane():
+        async with policy.slot():
             for turn in range(shape.turns):
                 request = Request(
                     episode=str(number), task_id="", ids=ids, turn=turn, max_tokens=SAID,
@@ -167,7 +167,7 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
     tokenizer = train_tokenizer(["press red", "press blue"] * 8, vocabulary=shape.model["vocab_size"])
     chat = Chat(tokenizer)
     decode = decoding(sampler, chat, shape, rounds=updates)
-    policy = LocalPolicy(sampler, chat, lanes=shape.tasks * shape.siblings)
+    policy = LocalPolicy(sampler, chat, concurrency=shape.tasks * shape.siblings)
     learner = TorchLearner(model, lr=1e-6, dtype=dtype)
     rows, apart, batches = [], [], []
     for update in range(updates + 1):
@@ -203,10 +203,12 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
 
 def decoding(model: Any, chat: Chat, shape: Shape, *, rounds: int) -> dict[str, Any]:
     """Sampled tokens per second with decode steps that are captured and without: medians of paired rounds."""
-    lanes = shape.tasks * shape.siblings
+    concurrency = shape.tasks * shape.siblings
     recorder = None if DEVICE.type == "cuda" else lambda _: lambda work: work
-    captured = LocalPolicy(model, chat, lanes=lanes, forward=lambda model, cache: captured_of(model, cache, recorder))
-    plain = LocalPolicy(model, chat, lanes=lanes, forward=HubForward)
+    captured = LocalPolicy(
+        model, chat, concurrency=concurrency, forward=lambda model, cache: captured_of(model, cache, recorder)
+    )
+    plain = LocalPolicy(model, chat, concurrency=concurrency, forward=HubForward)
     rates: list[list[float]] = []
     for number in range(rounds + 1):
         rates.append([])

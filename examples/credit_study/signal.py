@@ -13,10 +13,10 @@ from turngate.config import load_run
 from turngate.run.credit import own_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.batch.pack import by_turn
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.gigpo import step_groups
-from turngate.trainer.filters import keep
-from turngate.trainer.pack import by_turn
-from turngate.trainer.table import tabulate
+from turngate.trainer.filters.parts import keep
 from turngate.types import FloatArray, TurnTable
 
 UPDATES = 10

@@ -15,7 +15,7 @@ from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.lock import N_DIALS, LockEnv, LockTasks
 from turngate.envs.lock import RUBRIC as LOCK_RUBRIC
 from turngate.errors import ConfigError
-from turngate.rewards.gates import CapProcess, NeedsOutcome
+from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.tools.tool import Tool
 from turngate.types import Action, Evidence, Observation, Record, Task

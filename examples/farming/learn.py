@@ -23,17 +23,17 @@ from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs.lock import COLOURS, KEYS, colours_of, key_of
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import RunError
 from turngate.report.episodes import PlayedEvaluation
+from turngate.trainer.checks.monitoring import Watch
 from turngate.trainer.credit import rloo
-from turngate.trainer.evaluate import evaluate
-from turngate.trainer.filters import varied
+from turngate.trainer.evaluation.evaluate import evaluate
+from turngate.trainer.filters.parts import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.monitoring import Watch
-from turngate.trainer.run_parts import Run
+from turngate.trainer.run import Run
 from turngate.trainer.step import train_step
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Metrics, ScoredGroup, Task, derive_seed
@@ -144,7 +144,7 @@ def assemble(model: Any, chat: Chat, worlds: EnvPool, log: Log) -> Run:
     later turns, which credit "from here on" would leave out.
     """
     learner = TorchLearner(model, lr=3e-3)
-    sampler = LocalPolicy(copy.deepcopy(model), chat, lanes=LANES)
+    sampler = LocalPolicy(copy.deepcopy(model), chat, concurrency=LANES)
     return Run(
         player=Player(sampler, chat, LIMITS),
         worlds=worlds,
@@ -171,7 +171,7 @@ async def warm_start(chat: Chat, worlds: EnvPool, seed: int) -> Any:
     """A model that imitates ``mixed_behaviour``; good and bad demonstrations alike."""
     model = tiny.random_model(chat.tokenizer, layers=2, width=32, heads=2, context=256, seed=derive_seed(seed, "model"))
     shown = tasks("train", 0, DEMONSTRATIONS)
-    policy = ScriptedPolicy(by_task({task.id: mixed_behaviour(task, seed) for task in shown}), chat, lanes=LANES)
+    policy = ScriptedPolicy(by_task({task.id: mixed_behaviour(task, seed) for task in shown}), chat, concurrency=LANES)
     groups = await play_groups(Player(policy, chat, LIMITS), worlds, shown, [[None]] * len(shown), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     passes = Imitation(

@@ -52,11 +52,11 @@ OFFLINE: Mapping[str, Arm] = MappingProxyType(
             colour="#0072B2",
             changes=(
                 NO_POLICY_LOSS,
-                '--aside=[{type = "pairs", winners = "all", span = "difference", imitated = 0.1}]',
+                '--auxiliary=[{type = "pairs", winners = "all", span = "difference", imitated = 0.1}]',
             ),
         ),
         "cpl": Arm(
-            title="CPL", colour="#CC79A7", changes=(NO_POLICY_LOSS, '--aside=[{type = "cpl", span = "difference"}]')
+            title="CPL", colour="#CC79A7", changes=(NO_POLICY_LOSS, '--auxiliary=[{type = "cpl", span = "difference"}]')
         ),
     }
 )

@@ -15,7 +15,7 @@ from turngate.errors import ConfigError
 from turngate.run.environments import Environments
 from turngate.run.job import Job
 from turngate.runs import RunFolder
-from turngate.trainer.tried_steps import read_steps
+from turngate.trainer.evaluation.validation_steps import read_steps
 
 
 def train(wanted: Wanted) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from turngate.examine.base import Desk, Examiner, Facts
+from turngate.examine.base import ExamineContext, Examiner, Facts
 from turngate.types import Evidence, Group, ScoredGroup
 
 
@@ -23,7 +23,7 @@ class Rarity(Examiner):
         """One fact about each episode."""
         return ("rarity",)
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], desk: ExamineContext) -> Facts:
         """Called with one group at a time, as soon as it is played: the scope is "group"."""
         return [self._of_group([desk.answer(one) for one in group.trajectories]) for group in groups]
 

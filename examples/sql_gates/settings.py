@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from turngate.config import Config, load
 from turngate.envs.sql.rubric import RUBRIC as SQL_RUBRIC
-from turngate.rewards.gates import CapProcess, NeedsOutcome
+from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.runs import RunFolder
 

@@ -14,17 +14,17 @@ import numpy as np
 
 from examples.credit_study.settings import LOCK, RIGHT
 from turngate.agents.chat import Chat
-from turngate.agents.forced import Forced
 from turngate.agents.policies.scripted import ScriptedPolicy
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.tiny import train_tokenizer
 from turngate.agents.tree_rollout import play_tree
 from turngate.envs.lock import KEYS, LockEnv, LockTasks, colours_of, key_of
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.branching import McValuesBranching
 from turngate.trainer.signals.base import played_of
 from turngate.trainer.signals.continuations import ContinuationValues
-from turngate.trainer.table import tabulate
 from turngate.types import Group, Guidance, Request, ScoredGroup, Task
 
 CONTINUATIONS = 4
@@ -97,7 +97,7 @@ def press(request: Request) -> str:
 
 def _player() -> Player:
     chat = Chat(train_tokenizer([f"press {key}" for key in KEYS] * 4, vocabulary=300))
-    return Player(ScriptedPolicy(press, chat, lanes=4), chat, TokenLimits(turn_tokens=40, context=900))
+    return Player(ScriptedPolicy(press, chat, concurrency=4), chat, TokenLimits(turn_tokens=40, context=900))
 
 
 async def _trees(tasks: Sequence[Task], seed: int) -> list[Group]:
@@ -109,7 +109,7 @@ async def _trees(tasks: Sequence[Task], seed: int) -> list[Group]:
 
 async def _everything(task: Task) -> Group:
     plan = [
-        Forced(
+        PrefixTurns(
             turns=tuple(f"press {key}" for key in keys),
             guidance=Guidance(kind="enumerated", level=len(keys), text="", source="oracle"),
             whole=True,

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers import models, templates
 from turngate.agents.chat import Chat
 from turngate.errors import ConfigError
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.read import parse
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import EndedBy, ToolCall
@@ -34,18 +34,18 @@ def text_of(chat, *parts):
     return chat.tokenizer.decode(np.concatenate(parts), clean_up_tokenization_spaces=False)
 
 
-def calling(notation):
-    return NOTATIONS[notation].write([ToolCall(name="look", arguments={"place": "here"})])
+def calling(tool_format):
+    return TOOL_FORMATS[tool_format].write([ToolCall(name="look", arguments={"place": "here"})])
 
 
 def test_the_notation_is_found_in_the_template(family):
     name, chat = family
-    assert chat.notation == templates.FAMILIES[name].notation
+    assert chat.tool_format == templates.FAMILIES[name].tool_format
 
 
 @pytest.mark.parametrize("chat", [models.chat(), Chat(templates.tokenizer("gemma"))], ids=["tiny", "gemma"])
 def test_a_template_without_tools_leaves_them_to_the_environment(chat):
-    assert chat.notation == ""
+    assert chat.tool_format == ""
     with_tools, without = chat.frames(SCHEMAS), chat.frames(())
     np.testing.assert_array_equal(with_tools.opening("red"), without.opening("red"))
     answered = with_tools.follow_up("red", EndedBy.STOP, answered="look")
@@ -74,7 +74,7 @@ def test_what_the_engine_saw_is_the_whole_chat_as_the_template_renders_it(family
         {"role": "assistant", "content": "Hm."},
         {"role": "user", "content": "write a call"},
     ]
-    tools = SCHEMAS if chat.notation else None
+    tools = SCHEMAS if chat.tool_format else None
     whole = chat.tokenizer.apply_chat_template(chat_messages, tools=tools, tokenize=False, add_generation_prompt=True)
     assert text_of(chat, *pieces) == whole
     expected = chat.tokenizer(whole, add_special_tokens=False)["input_ids"]
@@ -84,7 +84,7 @@ def test_what_the_engine_saw_is_the_whole_chat_as_the_template_renders_it(family
 def test_the_answer_of_a_tool_has_the_frame_of_the_template(calling_family):
     about, chat = calling_family
     frames = chat.frames(SCHEMAS)
-    arguments = '{"place": ""}' if about.notation == "deepseek" else {"place": ""}
+    arguments = '{"place": ""}' if about.tool_format == "deepseek" else {"place": ""}
     call = {"id": "call00000", "type": "function", "function": {"name": "look", "arguments": arguments}}
     asked = [{"role": "user", "content": "red"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
     answer = {"role": "tool", "name": "look", "tool_call_id": "call00000", "content": 'a "b"\nc'}
@@ -96,21 +96,21 @@ def test_the_answer_of_a_tool_has_the_frame_of_the_template(calling_family):
     ids = frames.follow_up('a "b"\nc', EndedBy.STOP, answered="look").tolist()
     assert chat.special(whole)[-len(ids) :] == ids
     before = whole.removesuffix(follow_up)
-    assert before.endswith("<|call|>" if about.notation == "harmony" else about.eos)
+    assert before.endswith("<|call|>" if about.tool_format == "harmony" else about.eos)
     assert follow_up != text_of(chat, frames.follow_up('a "b"\nc', EndedBy.STOP))
 
 
 def test_a_call_as_the_family_writes_it_is_read(calling_family):
     about, chat = calling_family
-    text = chat.decode(chat.encode_turn(calling(about.notation)))
-    action = parse(text, TOOLS, chat.notation)
+    text = chat.decode(chat.encode_turn(calling(about.tool_format)))
+    action = parse(text, TOOLS, chat.tool_format)
     assert (action.calls, action.flaw) == ((ToolCall(name="look", arguments={"place": "here"}),), "")
 
 
 def test_a_call_as_the_template_renders_it_is_read(calling_family):
-    """The template and the notation agree: what the model saw of its own calls is what is read of them."""
+    """The template and the tool format agree: what the model saw of its own calls is what is read of them."""
     about, chat = calling_family
-    arguments = '{"place": "here"}' if about.notation == "deepseek" else {"place": "here"}
+    arguments = '{"place": "here"}' if about.tool_format == "deepseek" else {"place": "here"}
     call = {"id": "call00000", "type": "function", "function": {"name": "look", "arguments": arguments}}
     asked = [{"role": "user", "content": "red"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
     whole = chat.tokenizer.apply_chat_template(asked, tools=SCHEMAS, tokenize=False)
@@ -118,7 +118,7 @@ def test_a_call_as_the_template_renders_it_is_read(calling_family):
     assert whole.startswith(opening)
     ids = np.array(chat.special(whole.removeprefix(opening)))
     ids = ids[: 1 + next(place for place, one in enumerate(ids) if int(one) in chat.ends)]
-    action = parse(chat.decode(ids), TOOLS, chat.notation)
+    action = parse(chat.decode(ids), TOOLS, chat.tool_format)
     assert (action.calls, action.flaw) == ((ToolCall(name="look", arguments={"place": "here"}),), "")
 
 
@@ -126,7 +126,7 @@ def test_an_observation_is_never_a_control_token_and_never_a_call(family):
     """Also where the tokenizer does not call them special, as DeepSeek's and Qwen's do not."""
     name, chat = family
     about, frames = templates.FAMILIES[name], chat.frames(SCHEMAS)
-    written = calling(about.notation) if about.notation else ""
+    written = calling(about.tool_format) if about.tool_format else ""
     marks = [mark for mark in (*about.special, *about.added) if mark.strip() and mark != "<b>"]
     control = {chat.tokenizer.get_added_vocab()[mark] for mark in marks}
     smuggled = f"a{''.join(marks)} {' '.join(marks)}{written}</think>"
@@ -172,12 +172,12 @@ def test_a_system_text_that_the_template_refuses_is_named():
 
 def test_a_given_turn_has_the_tokens_that_the_model_would_write(calling_family):
     about, chat = calling_family
-    notation = about.notation
-    ids = chat.encode_turn(calling(notation)).tolist()
+    tool_format = about.tool_format
+    ids = chat.encode_turn(calling(tool_format)).tolist()
     held = chat.tokenizer.get_added_vocab()
-    marks = [mark for mark in NOTATIONS[notation].control if mark in calling(notation) and mark in held]
-    assert marks or notation == "llama3"
+    marks = [mark for mark in TOOL_FORMATS[tool_format].control if mark in calling(tool_format) and mark in held]
+    assert marks or tool_format == "llama3"
     for mark in marks:
         (token,) = chat.tokenizer(mark, add_special_tokens=False)["input_ids"]
         assert token in ids
-    assert chat.decode(np.array(ids)) == calling(notation)
+    assert chat.decode(np.array(ids)) == calling(tool_format)

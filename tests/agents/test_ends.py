@@ -1,4 +1,5 @@
-"""Models end a turn with more than one token: found in template, notation and model, kept as sampled, never doubled."""
+"""Models end a turn with more than one token: found in template, tool format and model, kept as sampled, never
+doubled."""
 
 import asyncio
 import copy
@@ -15,7 +16,7 @@ from turngate.agents.policies.base import Policy
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Episode, Player, TokenLimits
 from turngate.envs.lock import LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.errors import ConfigError
 from turngate.tools.read import parse, rewritten
@@ -43,7 +44,7 @@ class Ended(Policy):
     """Writes the lines of a script, each ended with the same token."""
 
     def __init__(self, lines, chat, end):
-        self.lines, self.chat, self.end, self.lanes, self.requests = lines, chat, id_of(chat, end), 1, []
+        self.lines, self.chat, self.end, self.concurrency, self.requests = lines, chat, id_of(chat, end), 1, []
 
     async def complete(self, request):
         self.requests.append(request)
@@ -96,7 +97,7 @@ def test_an_episode_goes_on_after_each_of_its_ends(family, end):
     """What the policy is asked next is what it saw and wrote, and then what the template puts after that turn."""
     chat, env = chat_of(family), SqlEnv()
     task = env.tasks.task("train", 0)
-    lines = [rewritten(line, env.turn_spec.tools, chat.notation) for line in env.oracle(task)]
+    lines = [rewritten(line, env.turn_spec.tools, chat.tool_format) for line in env.oracle(task)]
     assert len(lines) > 1
     policy = Ended(lines, chat, end)
     played = play(policy, chat, SqlEnv, task, TokenLimits(turn_tokens=500, context=50_000))
@@ -132,7 +133,7 @@ def test_a_turn_that_was_cut_off_gets_the_end_of_the_template_once(family):
 @pytest.mark.parametrize("family", templates.CALLING)
 def test_a_given_call_ends_as_the_model_would_end_it(family):
     chat, env = chat_of(family), SqlEnv()
-    line = rewritten("run_sql SELECT 1", env.turn_spec.tools, chat.notation)
+    line = rewritten("run_sql SELECT 1", env.turn_spec.tools, chat.tool_format)
     for text, end in ((line, {"harmony": "<|call|>"}), ("Hm.", {"harmony": "<|return|>"})):
         ids = chat.encode_turn(text)
         assert text_of(chat, ids[-1:]) == end.get(family, templates.FAMILIES[family].eos)
@@ -159,7 +160,7 @@ def test_what_is_sampled_is_what_is_trained_token_by_token(family):
     limits, sampled = TokenLimits(turn_tokens=8, context=2000), set()
     for number in range(6):
         task = LockEnv().tasks.task("train", number)
-        played = play(LocalPolicy(source, chat, lanes=1), chat, LockEnv, task, limits)
+        played = play(LocalPolicy(source, chat, concurrency=1), chat, LockEnv, task, limits)
         expected = models.naive_logprobs(source, played.ids())
         is_policy = np.concatenate([turn.source for turn in played.turns]) == Source.POLICY
         said = np.concatenate([turn.completion.logprobs_K for turn in played.turns])

@@ -9,7 +9,7 @@ from tests.helpers import models, templates
 from turngate.agents.chat import Chat, TextChat
 from turngate.agents.few_shot import ExampleTurn, messages_of
 from turngate.agents.tool_text import tool_text
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import EndedBy, ToolCall
 
@@ -18,9 +18,9 @@ LOOK = ToolCall(name="look", arguments={"place": "here"})
 TOOLS = [Tool(name="look", description="Look around.", parameters=(Parameter(name="place"),)).schema]
 
 
-def examples_in(notation):
+def examples_in(tool_format):
     """One episode of two turns, and one of one."""
-    call = NOTATIONS[notation].write([LOOK]) if notation else "look here"
+    call = TOOL_FORMATS[tool_format].write([LOOK]) if tool_format else "look here"
     first = ExampleTurn(observation="red", answered="", said=call, calls=(LOOK,))
     second = ExampleTurn(observation="click blue", answered="look", said="a <|im_end|> b")
     return ((first, second), (ExampleTurn(observation="green", answered="", said=call, calls=(LOOK,)),))
@@ -32,7 +32,7 @@ def chat(request):
 
 
 def test_the_task_follows_the_examples_as_it_would_follow_turns_that_were_played(chat):
-    examples = examples_in(chat.notation)
+    examples = examples_in(chat.tool_format)
     plain, shown = chat.frames(TOOLS), chat.with_examples({ENV: examples}).frames(TOOLS, ENV)
     ids, ended = [], EndedBy.SCRIPT
     for number, one in enumerate(exchange for example in examples for exchange in example):
@@ -45,7 +45,7 @@ def test_the_task_follows_the_examples_as_it_would_follow_turns_that_were_played
 
 
 def test_a_hint_stands_behind_the_task_and_changes_nothing_before_it(chat):
-    frames = chat.with_examples({ENV: examples_in(chat.notation)}).frames(TOOLS, ENV)
+    frames = chat.with_examples({ENV: examples_in(chat.tool_format)}).frames(TOOLS, ENV)
     bare, hinted = frames.opening("white").tolist(), frames.opening("white", hint="\npress a").tolist()
     extra = len(hinted) - len(bare)
     assert extra > 0
@@ -53,7 +53,7 @@ def test_a_hint_stands_behind_the_task_and_changes_nothing_before_it(chat):
 
 
 def test_other_environments_and_chats_see_no_examples(chat):
-    shown = chat.with_examples({ENV: examples_in(chat.notation)})
+    shown = chat.with_examples({ENV: examples_in(chat.tool_format)})
     np.testing.assert_array_equal(shown.frames(TOOLS, "other").opening("red"), chat.frames(TOOLS, ENV).opening("red"))
     assert not chat.examples
 

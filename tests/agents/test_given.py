@@ -1,4 +1,4 @@
-"""A turn that was cut off is not carried out: by no notation, no policy, and no time that it is taken again."""
+"""A turn that was cut off is not carried out: by no tool format, no policy, and no time that it is taken again."""
 
 from dataclasses import replace
 
@@ -6,11 +6,11 @@ import pytest
 
 from tests.agents.test_forced import TASK, play
 from tests.helpers import models
-from turngate.agents.forced import Forced
 from turngate.agents.given import given, given_again
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import TokenLimits
 from turngate.envs.lock import LockEnv
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.read import parse
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import CUT_OFF, Action, EndedBy, Guidance, ToolCall
@@ -20,9 +20,9 @@ OWN = Guidance(kind="prefix", level=1, text="", source="self")
 
 
 @pytest.mark.parametrize("agreed", ["", "same"])
-@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize("name", TOOL_FORMATS)
 def test_no_beginning_of_a_reply_that_was_cut_off_is_carried_out(name, agreed):
-    whole = "<think>hm</think>" + NOTATIONS[name].write([ToolCall(name="say", arguments={"text": "a b"})])
+    whole = "<think>hm</think>" + TOOL_FORMATS[name].write([ToolCall(name="say", arguments={"text": "a b"})])
     assert parse(whole, TOOLS).calls
     for end in range(len(whole) + 1):
         action = parse(whole[:end], TOOLS, name if agreed else "", cut_off=True)
@@ -54,10 +54,10 @@ def test_turns_of_a_local_model_without_their_end_are_not_carried_out_and_those_
 
 def test_what_is_taken_again_is_what_was_given_then():
     right = LockEnv().oracle(TASK)[0]
-    (whole,) = play([Forced(turns=(right,), guidance=OWN)])
+    (whole,) = play([PrefixTurns(turns=(right,), guidance=OWN)])
     marked = Action(text=right, parse_error=CUT_OFF)
-    (cut,) = play([Forced(turns=(marked,), guidance=OWN)])
-    (again,) = play([Forced(turns=(given_again(cut.turns[0]),), guidance=OWN)])
+    (cut,) = play([PrefixTurns(turns=(marked,), guidance=OWN)])
+    (again,) = play([PrefixTurns(turns=(given_again(cut.turns[0]),), guidance=OWN)])
     assert [one.turns[0].action.cut_off for one in (whole, cut, again)] == [False, True, True]
     assert cut.turns[1].observation == again.turns[1].observation != whole.turns[1].observation
     said = replace(whole.turns[0].completion, ended_by=EndedBy.LENGTH)

@@ -1,11 +1,11 @@
-"""When lanes rejoin, played out with a fake engine that only notes who is in each step."""
+"""When slots rejoin, played out with a fake engine that only notes who is in each step."""
 
 import asyncio
 import random
 
 import pytest
 
-from turngate.agents.pace import AsReady, FixedOrder, Pace
+from turngate.agents.scheduler import AsReady, FixedOrder, Pace
 
 
 class Engine:
@@ -20,7 +20,7 @@ class Engine:
         await self.waiting[name]
 
     async def run(self):
-        while self.pace.lanes:
+        while self.pace.concurrency:
             await self.pace.before_step()
             served, self.waiting = self.waiting, {}
             self.steps.append(sorted(served))
@@ -28,24 +28,24 @@ class Engine:
                 self.pace.in_engine -= 1
                 future.set_result(None)
 
-    async def lane(self, name, n_turns, answer):
-        self.pace.lanes += 1
+    async def slot(self, name, n_turns, answer):
+        self.pace.concurrency += 1
         try:
             for number in range(n_turns):
                 await self.pace.outside(answer(name, number))
                 await self.ask(name)
         finally:
-            self.pace.lanes -= 1
+            self.pace.concurrency -= 1
 
 
 def record(pace, turns, answer):
-    """The steps of an engine with one lane per entry of ``turns``."""
+    """The steps of an engine with one slot per entry of ``turns``."""
 
     async def go():
         engine = Engine(pace)
-        lanes = [asyncio.create_task(engine.lane(name, n, answer)) for name, n in turns.items()]
+        concurrency = [asyncio.create_task(engine.slot(name, n, answer)) for name, n in turns.items()]
         await asyncio.sleep(0)
-        await asyncio.gather(engine.run(), *lanes)
+        await asyncio.gather(engine.run(), *concurrency)
         return engine.steps
 
     return asyncio.run(asyncio.wait_for(go(), 20))
@@ -79,14 +79,14 @@ def test_a_lane_rejoins_lag_steps_later():
         engine = Engine(pace)
 
         async def late():
-            pace.lanes += 1
+            pace.concurrency += 1
             for _ in range(5):
                 await engine.ask("b")
-            pace.lanes -= 1
+            pace.concurrency -= 1
 
-        lanes = [asyncio.create_task(late()), asyncio.create_task(engine.lane("a", 2, answers_after(0, 0)))]
+        concurrency = [asyncio.create_task(late()), asyncio.create_task(engine.slot("a", 2, answers_after(0, 0)))]
         await asyncio.sleep(0)
-        await asyncio.gather(engine.run(), *lanes)
+        await asyncio.gather(engine.run(), *concurrency)
         return engine.steps
 
     assert asyncio.run(asyncio.wait_for(go(), 20))[:5] == [["b"], ["a", "b"], ["b"], ["a", "b"], ["b"]]
@@ -111,7 +111,7 @@ def test_an_error_outside_reaches_the_lane():
         raise OSError("no disk")
 
     async def go(pace):
-        pace.lanes = 1
+        pace.concurrency = 1
         outside = asyncio.create_task(pace.outside(broken()))
         await asyncio.sleep(0)
         for _ in range(3):
@@ -130,17 +130,17 @@ def test_an_error_outside_reaches_the_lane():
 def test_a_cancelled_lane_is_not_counted_for_another():
     async def go():
         pace = FixedOrder(lag=9)
-        pace.lanes = 2
+        pace.concurrency = 2
         never = asyncio.create_task(pace.outside(asyncio.Event().wait()))
         await asyncio.sleep(0)
         never.cancel()
         await asyncio.wait([never])
         assert never.cancelled()
-        pace.lanes = 1
+        pace.concurrency = 1
         step = asyncio.create_task(pace.before_step())
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not step.done()  # the other lane is neither in the engine nor outside
+        assert not step.done()  # the other slot is neither in the engine nor outside
         pace.in_engine = 1
         await step
 
@@ -150,14 +150,14 @@ def test_a_cancelled_lane_is_not_counted_for_another():
 def test_a_lane_that_is_cancelled_while_the_engine_waits_for_it_stops_nobody():
     async def go():
         pace = FixedOrder(0)
-        pace.lanes = 1
+        pace.concurrency = 1
         never = asyncio.create_task(pace.outside(asyncio.Event().wait()))
         await asyncio.sleep(0)
         step = asyncio.create_task(pace.before_step())
         for _ in range(5):
             await asyncio.sleep(0)
         assert not step.done()
-        pace.lanes = 0
+        pace.concurrency = 0
         never.cancel()
         await step
 

@@ -105,8 +105,8 @@ def test_an_answer_depends_on_seed_trajectory_turn_and_sample_alone():
         return [[one.ids_K.tolist() for one in answer] for answer in ask(policy, questions, **how)]
 
     answers = said(models.local(), asks)
-    assert said(models.local(lanes=2, order="ready"), asks[::-1])[::-1] == answers
-    assert said(models.local(lanes=1), asks[3:4]) == answers[3:4]
+    assert said(models.local(concurrency=2, order="ready"), asks[::-1])[::-1] == answers
+    assert said(models.local(concurrency=1), asks[3:4]) == answers[3:4]
     assert said(models.local(), asks, seed=4) != answers
     assert answers[0] != answers[3]
     assert ask(models.local(), asks) == ask(models.local(), asks)
@@ -119,15 +119,15 @@ def test_a_live_episode_goes_on_as_if_nobody_had_asked():
         return Request(episode="live", task_id="task", ids=ids, turn=turn, seed=turn, max_tokens=6)
 
     async def play(questions):
-        policy, opening = models.local(lanes=6), chat.opening("Open the lock")
-        async with policy.lane():
+        policy, opening = models.local(concurrency=6), chat.opening("Open the lock")
+        async with policy.slot():
             first = await policy.complete(request(opening, 0))
         if questions:
             await probe(models.player(policy), questions, seed=1)
         (row,) = policy._rows
         assert (row.episode, row.fed.tolist()) == ("live", [*opening, *first.ids_K[:-1]])
         ids = np.concatenate([opening, first.ids_K, chat.follow_up("click red", first.ended_by)])
-        async with policy.lane():
+        async with policy.slot():
             second = await policy.complete(request(ids, 1))
         policy.release("live")
         assert not policy._rows
@@ -141,7 +141,7 @@ def test_a_live_episode_goes_on_as_if_nobody_had_asked():
 def test_two_calls_at_once_share_the_lanes(order):
     """As when two groups are examined side by side; each alone would take all of them."""
     calls = [[Probe(trajectory=episode(name), turn=turn, text="press", n=3) for turn in range(3)] for name in "ab"]
-    player = models.player(models.local(lanes=4, order=order))
+    player = models.player(models.local(concurrency=4, order=order))
 
     async def go():
         return await asyncio.gather(*(probe(player, asks, seed=1) for asks in calls))
@@ -174,7 +174,7 @@ class Moody(ScriptedPolicy):
 
 
 def test_a_sample_that_failed_is_left_out(caplog):
-    policy = Moody(lambda request: "red", models.chat(), lanes=1)
+    policy = Moody(lambda request: "red", models.chat(), concurrency=1)
     (answer,) = ask(policy, [Probe(trajectory=episode(), turn=1, text="press", n=5)])
     assert [completion.text for completion in answer] == ["red", "red"]
     assert caplog.text.count("not in the mood") == 3

@@ -11,14 +11,14 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Episode, Player, TokenLimits, play_groups
 from turngate.envs.lock import RUBRIC, LockEnv, LockTasks
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.errors import AgentFault, EnvError, UserError
 from turngate.store import Store
 from turngate.tools.read import rewritten
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.recorded_columns import EvidenceColumns
-from turngate.trainer.table import tabulate
 from turngate.types import EndedBy, Ending, Evidence, Group, Guidance, Source, derive_seed
 
 
@@ -325,8 +325,8 @@ def test_no_more_episodes_at_once_than_policy_and_environments_allow():
             self.now -= 1
             return await super().complete(request)
 
-    for lanes, size, most in ((2, 8, 2), (8, 3, 3), (8, 8, 5)):
-        policy = Counting(lambda request: "press a", models.chat(), lanes=lanes)
+    for concurrency, size, most in ((2, 8, 2), (8, 3, 3), (8, 8, 5)):
+        policy = Counting(lambda request: "press a", models.chat(), concurrency=concurrency)
         assert len(play(policy, n_tasks=5, size=size)) == 5
         assert policy.most == most
 
@@ -345,11 +345,11 @@ def test_an_environment_that_is_lost_is_an_env_error():
 
 @pytest.mark.parametrize("family", templates.CALLING)
 def test_an_episode_in_the_models_own_notation(family):
-    """The template lists the tools, the agent calls them in its notation, and answers stand in their own frame."""
+    """The template lists the tools, the agent calls them in its tool format, and answers stand in their own frame."""
     chat = Chat(templates.tokenizer(family))
     (task,) = [SqlEnv().tasks.task("train", 0)]
     env = SqlEnv()
-    lines = [rewritten(line, env.turn_spec.tools, chat.notation) for line in env.oracle(task)]
+    lines = [rewritten(line, env.turn_spec.tools, chat.tool_format) for line in env.oracle(task)]
     player = Player(
         ScriptedPolicy(lambda request: lines[request.turn], chat), chat, TokenLimits(turn_tokens=500, context=50_000)
     )
@@ -365,7 +365,7 @@ def test_an_episode_in_the_models_own_notation(family):
     assert [fact.value for fact in played.evidence if fact.name == "parsed"] == [True] * len(lines)
     whole = chat.decode(played.ids())
     assert '"run_sql"' in whole.split(played.turns[0].observation.text)[0]  # listed before the question
-    assert "run_sql SQL" not in whole  # and not told twice, in another notation
+    assert "run_sql SQL" not in whole  # and not told twice, in another tool format
     for before, turn in zip(played.turns, played.turns[1:], strict=False):
         answered = chat.frames([tool.schema for tool in SqlEnv.turn_spec.tools]).follow_up(
             turn.observation.text, EndedBy.SCRIPT, answered=before.action.calls[0].name

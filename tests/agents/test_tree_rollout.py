@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 import turngate
 from tests.helpers import models
 from turngate.agents.branches import Fork, hints, left, parent_of
-from turngate.agents.forced import Forced
 from turngate.agents.policies.scripted import ScriptedPolicy
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import TokenLimits
 from turngate.agents.tree_rollout import is_own, play_tree
 from turngate.envs.lock import KEYS, LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.errors import ConfigError, RunError
-from turngate.trainer.contexts import without_hint
+from turngate.trainer.batch.contexts import without_hint
 from turngate.trainer.guidance.reflect import retry_from
 from turngate.types import Ending, Guidance, Observation, Source, Trajectory, derive_seed
 
@@ -74,7 +74,7 @@ def grow(
     **pool,
 ):
     """``plan``: the help of each leaf; by default ``budget`` leaves get none."""
-    policy = policy or ScriptedPolicy(script, models.chat(), lanes=4)
+    policy = policy or ScriptedPolicy(script, models.chat(), concurrency=4)
     tasks = (
         models.tasks(n_tasks) if make_env is not SqlEnv else [SqlEnv().tasks.task("train", i) for i in range(n_tasks)]
     )
@@ -164,7 +164,7 @@ def test_a_fork_continues_alone():
     """Two branches of one snapshot give equal answers to equal actions, and what one does is not seen by the other."""
     env, other = SqlEnv(), SqlEnv()
     task = env.tasks.task("train", 0)
-    env.reset(seed=0, options={"task": task, "notation": ""})
+    env.reset(seed=0, options={"task": task, "tool_format": ""})
     env.step("run_sql SELECT 1")
     snapshot = env.snapshot()
     mine = env.step("run_sql SELECT 2")
@@ -243,7 +243,7 @@ def test_an_environment_without_forks_is_refused():
 # --- help ------------------------------------------------------------------------------------------------------------
 
 HINT = Guidance(kind="hint", level=1, text="Red takes a.", source="env", strip_for_train=True)
-BEGUN = Forced(turns=("press a",), guidance=Guidance(kind="prefix", level=1, text="", source="oracle"))
+BEGUN = PrefixTurns(turns=("press a",), guidance=Guidance(kind="prefix", level=1, text="", source="oracle"))
 
 
 @pytest.mark.parametrize("fork", ["exact", "replay"])

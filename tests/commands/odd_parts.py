@@ -10,12 +10,12 @@ import torch
 
 from turngate import Guidance, Reward
 from turngate.agents.branches import Fork
-from turngate.agents.forced import Forced
 from turngate.agents.policies.parts import LocalPolicyPart
-from turngate.trainer.aside import AsidePart, AsideRow, AsideRows, AsideSource
+from turngate.agents.prefix_turns import PrefixTurns
+from turngate.trainer.auxiliary import AuxiliaryPart, AuxiliaryRow, AuxiliaryRows, AuxiliarySource
 from turngate.trainer.branching import BranchingPart
 from turngate.trainer.curriculum import CurriculumPart, PoolCurriculum, PoolPart
-from turngate.trainer.filters import FilterPart
+from turngate.trainer.filters.parts import FilterPart
 from turngate.trainer.guidance import Guide, GuidePart, Plan
 from turngate.trainer.learner import TorchLearnerPart
 from turngate.trainer.loss import Correction, Gain, Objective, Penalty, Shaping
@@ -112,7 +112,7 @@ class OddHelp(Guide):
 
     def plan(self, task, group_size):
         hint = Guidance(kind="hint", level=1, text="Try.", source="env")
-        turns = Forced(turns=("a",), guidance=hint)
+        turns = PrefixTurns(turns=("a",), guidance=hint)
 
         def plan(entry, **more):
             return Plan(entries=[entry, *[None] * (group_size - 1)], **more)
@@ -221,7 +221,7 @@ class OddChoice(PoolCurriculum):
         return answer(self.gives, known)
 
 
-# --- branchings, asides, policies -------------------------------------------------------------------------------------
+# --- branchings, auxiliary losses, policies ---------------------------------------------------------------------------
 
 
 class OddBranching(BranchingPart):
@@ -240,7 +240,7 @@ class OddBranching(BranchingPart):
         return answer(self.gives, known)
 
 
-class OddAside(AsidePart):
+class OddAuxiliary(AuxiliaryPart):
     gives: str = "numpy"
     where: str = "rows"
 
@@ -248,23 +248,23 @@ class OddAside(AsidePart):
         return answer(self.gives, {}) if self.where == "open" else OddRows(self.gives, self.where)
 
 
-class OddRows(AsideSource):
+class OddRows(AuxiliarySource):
     def __init__(self, gives, where):
         self.gives, self.where = gives, where
 
     async def rows(self, groups, step):
-        good = AsideRow(ids=[1, 2, 3], trained=[False, True, True])
+        good = AuxiliaryRow(ids=[1, 2, 3], trained=[False, True, True])
         known = {
-            "numpy": lambda: AsideRows(rows=(good,), weight=np.float32(0.1)),
-            "rows": lambda: AsideRows(rows=[3]),
-            "no rows": lambda: AsideRows(rows=None),
-            "a length": lambda: AsideRows(rows=[replace(good, trained=[False, True])]),
-            "the first": lambda: AsideRows(rows=[replace(good, trained=[True, True, True])]),
-            "words": lambda: AsideRows(rows=[replace(good, ids=["a", "b", "c"])]),
-            "a token": lambda: AsideRows(rows=[replace(good, ids=[1, 2, 10**6])]),
-            "a weight": lambda: AsideRows(rows=[good], weight=math.nan),
-            "a teacher": lambda: AsideRows(rows=[replace(good, teacher=[0.0, math.nan, 0.0])]),
-            "one teacher": lambda: AsideRows(rows=[good, replace(good, teacher=[0.0, 0.0, 0.0])]),
+            "numpy": lambda: AuxiliaryRows(rows=(good,), weight=np.float32(0.1)),
+            "rows": lambda: AuxiliaryRows(rows=[3]),
+            "no rows": lambda: AuxiliaryRows(rows=None),
+            "a length": lambda: AuxiliaryRows(rows=[replace(good, trained=[False, True])]),
+            "the first": lambda: AuxiliaryRows(rows=[replace(good, trained=[True, True, True])]),
+            "words": lambda: AuxiliaryRows(rows=[replace(good, ids=["a", "b", "c"])]),
+            "a token": lambda: AuxiliaryRows(rows=[replace(good, ids=[1, 2, 10**6])]),
+            "a weight": lambda: AuxiliaryRows(rows=[good], weight=math.nan),
+            "a teacher": lambda: AuxiliaryRows(rows=[replace(good, teacher=[0.0, math.nan, 0.0])]),
+            "one teacher": lambda: AuxiliaryRows(rows=[good, replace(good, teacher=[0.0, 0.0, 0.0])]),
         }
         return answer(self.gives if self.where == "rows" else "numpy", known)
 

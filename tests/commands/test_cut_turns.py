@@ -6,8 +6,8 @@ import pytest
 from tests.helpers.chat_server import completion, serving
 from tests.helpers.command_line import turngate
 from turngate.envs.lock import key_of
-from turngate.evaluations import read_evaluations
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.types import CUT_OFF, EndedBy
 
 

@@ -21,7 +21,7 @@ folder = "runs"
 [env]
 id = "turngate/Lock-v1"
 """
-    + tiny_model(episodes=96, epochs=5).replace("lanes = 8", 'lanes = 8\nsystem = ""')
+    + tiny_model(episodes=96, epochs=5).replace("concurrency = 8", 'concurrency = 8\nsystem = ""')
     + """
 [train]
 steps = 1

@@ -55,7 +55,7 @@ def config(folder, model, **changes):
         "folder": str(folder / "runs"),
         "model": str(model),
         "env": [{"id": LOCK, "kwargs": {"max_turns": 4}}],
-        "policy": {"turn_tokens": 8, "context": 512, "lanes": 2},
+        "policy": {"turn_tokens": 8, "context": 512, "concurrency": 2},
         "train": {"steps": 1, "tasks_per_step": 1, "group_size": 2},
         "eval": {"tasks": 1},
     }
@@ -80,7 +80,7 @@ def test_it_tells_what_the_files_hold_and_what_the_model_is_shown(whole, told):
     assert found["model"] == (f"Qwen3ForCausalLM, 2 layers of width 32, 4 heads, tied embeddings, {weights:,} weights")
     assert found["files"] == f"1 of {size / 1000:.3g} kB in BF16; trained in float32"
     assert found["vocabulary"] == f"{len(tokenizer)} tokens, {source.config.vocab_size} embeddings"
-    assert found["tools"] == "tools are listed by the chat template, called in hermes notation"
+    assert found["tools"] == "tools are listed by the chat template, called in hermes tool format"
     assert found["a turn ends with"] == "<|im_end|>"
     assert found["thoughts"] == "<think> and </think> are tokens"
     assert found["earlier turns"].startswith("the chat template shows a turn otherwise once another one follows")
@@ -114,7 +114,7 @@ def test_the_prompt_is_what_training_shows(whole, told, tmp_path):
 def test_the_settings_of_a_config_count(whole, told, tmp_path):
     path = config(tmp_path, whole)
     _, small, _ = told("--config", path)
-    _, large, _ = told("--config", path, "--policy.lanes=40", "--learner.tokens_per_pass=100000")
+    _, large, _ = told("--config", path, "--policy.concurrency=40", "--learner.tokens_per_pass=100000")
     each = 513 * 2 * 2 * 2 * 8 * 4  # columns, layers, keys and values, heads, numbers, bytes
     assert number(small["memory"], r"(?m)^key-value cache +([\d.]+) kB") == pytest.approx(2 * each / 1e3, rel=0.01)
     assert number(large["memory"], r"(?m)^key-value cache +([\d.]+) MB") == pytest.approx(40 * each / 1e6, rel=0.01)
@@ -128,7 +128,7 @@ def test_the_settings_of_a_config_count(whole, told, tmp_path):
     ("settings", "about", "said"),
     [
         (["--policy.context=200"], "room", "policy.context 200 has no room for a turn of 'turngate/Lock-v1'"),
-        (["--policy.lanes=100000"], "memory", "lower policy.lanes"),
+        (["--policy.concurrency=100000"], "memory", "lower policy.concurrency"),
         (["--policy.top_k=400"], "model", "policy.top_k 400 has no effect on a vocabulary of 311"),
         (["--policy.template={enable_thinkng = false}"], "chat", "did you mean 'enable_thinking'?"),
         (['--eval.splits=["nowhere"]'], "settings", "eval.splits: unknown split 'nowhere'"),

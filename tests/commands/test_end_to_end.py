@@ -15,8 +15,8 @@ import pytest
 from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny_model
 from turngate.envs.lock import LockEnv
-from turngate.evaluations import read_evaluations
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 CONFIG = (
     """

@@ -11,8 +11,8 @@ from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 from turngate.config import load
 from turngate.envs.lock import key_of
-from turngate.evaluations import read_evaluations
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.types import Ending
 
 LOCK = ("--env", "turngate/Lock-v1", "--tasks", 4, "--turn-tokens", 8)
@@ -56,7 +56,7 @@ def test_it_keeps_episodes_results_config_and_versions_and_says_where(here, caps
     tiny.save(models.plain_model(), models.tokenizer(), here / "model")
     assert turngate("eval", here / "model", *LOCK, "--out", "kept", "--samples", 2) == 0
     told, first, passed, apart, second = capsys.readouterr().out.splitlines()
-    assert told == "the chat template lists no tools; the prompt names them and any notation is read"
+    assert told == "the chat template lists no tools; the prompt names them and any tool format is read"
     assert first.startswith("turngate/Lock-v1 heldout, temperature 1: ")
     assert " of 8 solved unaided = " in first
     assert first.endswith("; 4 tasks, 4 distinct questions, 8 episodes, 0 unusable")
@@ -234,7 +234,7 @@ def test_a_config_evaluates_a_server_sampled_and_greedy(here, capsys):
         assert turngate("eval", "--config", "served.toml", "--eval.tasks=2") == 0
     told, sampled, passed, greedy, apart, kept = capsys.readouterr().out.splitlines()
     assert passed.startswith("  one of k episodes succeeds: pass@1 ")
-    assert told == "tools are given to the server, and its calls are kept in hermes notation"
+    assert told == "tools are given to the server, and its calls are kept in hermes tool format"
     assert sampled.startswith("turngate/Lock-v1 heldout, temperature 1: 4 of 4 solved unaided")
     assert greedy.startswith("turngate/Lock-v1 heldout, temperature 0: 2 of 2 solved unaided")
     assert apart == "overlap with training: not known, because the policy brings a model of its own"

@@ -312,7 +312,7 @@ def test_every_key_of_a_part_has_help() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("aside.gtr", "aside.interventions", "branching.prover", "branching.rise", "examine.test_weights"),
+        *("auxiliary.gtr", "auxiliary.interventions", "branching.prover", "branching.rise", "examine.test_weights"),
         *("examine.tournament", "guide.guide", "guide.herl", "guide.ladder", "guide.memory"),
     ],
 )
@@ -327,7 +327,7 @@ def test_a_method_says_what_of_its_paper_is_left_out(path: str) -> None:
     [
         ("envs/planned.py", "guidance.md", "| `turngate/Planned-v1` | the judge that scores plans in stage 2"),
         (
-            "envs/search/self_search.py",
+            "envs/search/engine/self_search.py",
             "search_env.md",
             "Left out of the paper: query, passages and answer as one text",
         ),

@@ -12,8 +12,8 @@ from tests.commands.small_run import write_config
 from tests.helpers import models
 from tests.helpers.command_line import turngate
 from tests.helpers.rounding import PASS, assert_alike
-from turngate.evaluations import read_evaluations
 from turngate.run.models import stop_at
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 STEPS = 2
 ADAPTERS = """

@@ -29,7 +29,7 @@ def test_a_real_model_is_fetched_once_and_calls_tools_after_examples(cache, tmp_
     assert turngate("fetch-model", "smollm2") == 0
     capsys.readouterr()
 
-    played = ["--play=1", "--policy.lanes=2", "--policy.turn_tokens=12", "--env.tasks={type = 'lock', dials = 3}"]
+    played = ["--play=1", "--policy.concurrency=2", "--policy.turn_tokens=12", "--env.tasks={type = 'lock', dials = 3}"]
     assert turngate_at(tmp_path, "doctor", folder, "turngate/Lock-v1", *played) == 0
     alone = capsys.readouterr().out
     assert "advice:           no call in " in alone

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers.command_line import turngate
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 
 OWN = '''
 import turngate

@@ -17,10 +17,10 @@ from turngate.agents.policies.parts import PolicyPart
 from turngate.config import load
 from turngate.report.probes import ranges, show_probe
 from turngate.store import Store
-from turngate.trainer.filters import varied
+from turngate.trainer.checks.gradient_probe import GradientProbe, TurnShift
+from turngate.trainer.filters.parts import varied
 from turngate.trainer.learner import LearnerPart
 from turngate.trainer.loss import Objective
-from turngate.trainer.probe import GradientProbe, TurnShift
 
 CONFIG = """
 name = "lock"
@@ -33,7 +33,7 @@ id = "turngate/Lock-v1"
 [policy]
 turn_tokens = 8
 context = 256
-lanes = 8
+concurrency = 8
 
 [train]
 steps = 2

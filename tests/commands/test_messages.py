@@ -18,7 +18,7 @@ from turngate.store import Store
 
 LOCK = {"id": "turngate/Lock-v1"}
 (PRESS,) = (tool.schema for tool in LockEnv.turn_spec.tools)
-TEXT = "the chat template lists no tools; the prompt names them and any notation is read"
+TEXT = "the chat template lists no tools; the prompt names them and any tool format is read"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def run(command, table, *options):
 def served(script, *options, env=LOCK, tasks=1, **policy):
     """Exit code and requests of an evaluation of a scripted server, greedy only where the config says so."""
     with chat_server.serving(script) as server:
-        section = {"type": "openai", "url": server.url, "model": "big", "turn_tokens": 8, "lanes": 1, **policy}
+        section = {"type": "openai", "url": server.url, "model": "big", "turn_tokens": 8, "concurrency": 1, **policy}
         table = {"name": "served", "env": env, "policy": section, "eval": {"tasks": tasks, "samples": 1}}
         code = run("eval", table, *options)
     return code, [body for _, _, body in server.heard]
@@ -64,7 +64,7 @@ def local(model, **policy):
         "name": "spoken",
         "model": str(model),
         "env": LOCK,
-        "policy": {"turn_tokens": 4, "context": 1024, "lanes": 4, **policy},
+        "policy": {"turn_tokens": 4, "context": 1024, "concurrency": 4, **policy},
         "eval": {"tasks": 1, "samples": 1},
         "train": {"steps": 1, "tasks_per_step": 1, "group_size": 2},
     }
@@ -82,7 +82,7 @@ def contexts(folder, phase, step=0):
 def test_an_evaluation_shows_the_system_text_and_fills_in_the_template(here, thinking, capsys):
     assert run("eval", local(thinking, **SPOKEN)) == 0
     told, *_ = capsys.readouterr().out.splitlines()
-    assert told == "tools are listed by the chat template, called in hermes notation"
+    assert told == "tools are listed by the chat template, called in hermes tool format"
     (context,) = contexts("evaluations/spoken", "eval-heldout-sampled")
     assert context.startswith("<|im_start|>system\nBe brief.\n<tools>")
     assert context.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
@@ -92,7 +92,7 @@ def test_a_run_shows_them_too_says_how_tools_are_called_once_and_refuses_to_go_o
     table = {**local(thinking, **SPOKEN), "controls": ["shuffled_credit"], "folder": "runs"}
     assert run("train", table) == 0
     out = capsys.readouterr().out
-    assert out.count("tools are listed by the chat template, called in hermes notation") == 1
+    assert out.count("tools are listed by the chat template, called in hermes tool format") == 1
     shown = contexts("runs/spoken", "train", 1)
     assert len(shown) == 2
     assert all("Be brief." in one and "<think>\n\n</think>" in one for one in shown)
@@ -108,7 +108,7 @@ def test_demonstrations_are_shown_with_the_system_text(here, capsys):
         "env": LOCK,
         "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
         "warm_start": {"episodes": 4, "epochs": 1, "episodes_per_batch": 4, "lr": 5e-3},
-        "policy": {"turn_tokens": 8, "context": 256, "lanes": 4, "system": "Be brief."},
+        "policy": {"turn_tokens": 8, "context": 256, "concurrency": 4, "system": "Be brief."},
         "train": {"steps": 0},
         "eval": {"tasks": 1, "samples": 1},
     }
@@ -175,7 +175,7 @@ def test_a_server_is_given_the_tools_and_answers_go_back_to_its_calls(here, caps
     code, bodies = served(pressing, "--eval.samples=1", system="Be brief.")
     assert code == 0
     told, sampled, *_ = capsys.readouterr().out.splitlines()
-    assert told == "tools are given to the server, and its calls are kept in hermes notation"
+    assert told == "tools are given to the server, and its calls are kept in hermes tool format"
     assert "1 of 1 solved unaided" in sampled
     first, second, third = bodies[:3]
     (one,) = played("evaluations/served", "eval-heldout-sampled")
@@ -257,7 +257,7 @@ def test_a_server_may_be_given_none(here, capsys):
     code, bodies = served(lambda body, n: f"press {key_of(body['messages'][-1]['content'].split()[-1])}", tools="text")
     told, sampled, *_ = capsys.readouterr().out.splitlines()
     assert (code, "1 of 1 solved" in sampled) == (0, True)
-    assert told == "the server is given no tools; the prompt names them and any notation is read"
+    assert told == "the server is given no tools; the prompt names them and any tool format is read"
     assert not any("tools" in body for body in bodies)
     assert {message["role"] for body in bodies for message in body["messages"]} == {"user", "assistant"}
 

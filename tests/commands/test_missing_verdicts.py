@@ -10,8 +10,8 @@ from tests.helpers.command_line import turngate_at
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.filters import keep
-from turngate.trainer.table import tabulate
+from turngate.trainer.batch.table import tabulate
+from turngate.trainer.filters.parts import keep
 
 PARTS = '''
 from turngate import Reward

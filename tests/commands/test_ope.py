@@ -7,10 +7,10 @@ import pytest
 
 from tests.helpers.command_line import turngate_at
 from tests.helpers.tiny_run import tiny_model
-from turngate.evaluations import read_evaluations
 from turngate.report.intervals import by_question, rate_by_question
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 CONFIG = (
     """
@@ -137,7 +137,9 @@ def test_a_policy_of_another_kind_of_distribution_is_refused(here: Path, capsys:
 
 def test_a_cut_distribution_is_measured_as_it_was_sampled(here: Path, capsys: pytest.CaptureFixture[str]):
     """Both are cut and at one temperature; measured whole, the policy would seem to differ from itself."""
-    cut = CONFIG.replace("NAME", "top").replace("lanes = 8", "lanes = 8\ntop_k = 20\ntop_p = 0.9\ntemperature = 1.5")
+    cut = CONFIG.replace("NAME", "top").replace(
+        "concurrency = 8", "concurrency = 8\ntop_k = 20\ntop_p = 0.9\ntemperature = 1.5"
+    )
     cut = cut.replace("steps = 3", "steps = 1").replace("tasks = 60", "tasks = 12")
     (here / "top.toml").write_text(cut)
     assert turngate_at(here, "train", "top.toml") == 0

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(400)
 HOME = "tests.commands.odd_parts"
 LOCK = {"id": "turngate/Lock-v1"}
 OPENED = {"type": "from_evidence", "name": "opened", "evidence": "opened", "kind": "outcome", "levels": [0, 1]}
-SHORT = {"turn_tokens": 8, "context": 256, "lanes": 8}
+SHORT = {"turn_tokens": 8, "context": 256, "concurrency": 8}
 
 
 def config(**sections):
@@ -65,7 +65,7 @@ def sections(kind, settings):
         "OddCurriculum": lambda: {"curriculum": part},
         "OddPool": lambda: {"curriculum": part | {"pool": 8}},
         "OddBranching": lambda: {"branching": part},
-        "OddAside": lambda: {"aside": [part]},
+        "OddAuxiliary": lambda: {"auxiliary": [part]},
         "OddPolicy": lambda: {"policy": part | SHORT},
         "OddSurvey": lambda: {"train": {"filters": [part]}},
         "odd_filter": lambda: {"train": {"filters": [part]}},
@@ -85,7 +85,7 @@ def sections(kind, settings):
     [
         {"OddReward": "numpy", "as_list": "", "odd_filter": "list", "OddGuide": "numpy", "OddCurriculum": "numpy"},
         {"OddReward": "yes", "odd_filter": "numpy", "OddBranching": "numpy", "OddPool": "list"},
-        {"OddAside": "numpy", "OddPolicy": "lists", "OddEpisodes": "numpy", "OddLearner": "numpy"},
+        {"OddAuxiliary": "numpy", "OddPolicy": "lists", "OddEpisodes": "numpy", "OddLearner": "numpy"},
         {"OddReplay": "numpy", "OddPenalty": "numpy"},
     ],
 )
@@ -100,9 +100,9 @@ NUMBERS = "it must return a dictionary of numbers by name"
 TASKS = "it must return different tasks of the run, at least one"
 BOOL = "it must return a bool, or bool[3]"
 FORKS = "it must return a list of Fork"
-ROWS = "it must return AsideRows"
+ROWS = "it must return AuxiliaryRows"
 TURN = "it must return a Completion"
-SETTABLE = ("OddGuide", "OddCurriculum", "OddAside", "OddPolicy", "OddObjective", "OddPenalty", "OddLearner")
+SETTABLE = ("OddGuide", "OddCurriculum", "OddAuxiliary", "OddPolicy", "OddObjective", "OddPenalty", "OddLearner")
 SETTABLE += ("OddEpisodes",)
 HINTED = {"type": "guide", "strip": True}
 GAIN = "it must return a Gain whose value and limited are tensors"
@@ -128,16 +128,16 @@ WRONG = [
     ("odd_filter", "", ("none", "nan", "text", "long", "floats"), BOOL),
     ("OddSurvey", "survey", ("none",), "it must return a filter"),
     ("OddBranching", "choose", ("none", "nan", "text", "numbers", "a leaf", "a turn", "half a turn"), FORKS),
-    ("OddAside", "rows", ("nan", "text", "rows", "no rows", "a length", "the first", "words", "a token"), ROWS),
-    ("OddAside", "rows", ("a weight", "a teacher", "one teacher"), ROWS),
-    ("OddAside", "metrics", ("none",), NUMBERS),
-    ("OddAside", "open", ("none",), "it must return an AsideSource"),
+    ("OddAuxiliary", "rows", ("nan", "text", "rows", "no rows", "a length", "the first", "words", "a token"), ROWS),
+    ("OddAuxiliary", "rows", ("a weight", "a teacher", "one teacher"), ROWS),
+    ("OddAuxiliary", "metrics", ("none",), NUMBERS),
+    ("OddAuxiliary", "open", ("none",), "it must return an AuxiliarySource"),
     ("OddPolicy", "complete", ("none", "text", "logprobs", "a token", "half a token", "no text", "an end"), TURN),
     ("OddPolicy", "open", ("none",), "it must return a Policy"),
     ("OddReward", "verdicts", ("bare",), "it must return a list of pairs (turn"),
     *[
         (kind, where, EXCEPTIONS, must)
-        for kind, where, must in (("OddGuide", "plan", PLAN), ("OddAside", "rows", ROWS))
+        for kind, where, must in (("OddGuide", "plan", PLAN), ("OddAuxiliary", "rows", ROWS))
     ],
     ("OddGuide", "observe", ("SystemExit",), ""),
     ("OddCurriculum", "pick", ("KeyError", "SystemExit"), TASKS),
@@ -147,7 +147,7 @@ WRONG = [
     ("OddBranching", "choose", ("KeyError", "CancelledError"), FORKS),
     ("OddPolicy", "complete", ("KeyError", "SystemExit", "CancelledError", "a length"), TURN),
     ("OddPolicy", "publish", ("SystemExit",), ""),
-    ("OddAside", "conclude", ("SystemExit",), ""),
+    ("OddAuxiliary", "conclude", ("SystemExit",), ""),
     ("OddObjective", "__call__", ("none", "a mean", "numpy", "no bound", "KeyError", "SystemExit"), GAIN),
     ("OddObjective", "survey", ("none", "no act", "a memory", "KeyError"), SURVEYED),
     ("odd_objective", "", ("none", "KeyError"), GAIN),

@@ -7,7 +7,7 @@ from turngate.errors import ConfigError
 
 
 def test_the_tools_of_a_module():
-    result = CliRunner().invoke(app, ["tools", "turngate.envs.tooluse.lending"], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, ["tools", "turngate.envs.tooluse.generated.lending"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert "READ  find_member NAME" in result.output
     assert "WRITE lend BOOK MEMBER" in result.output

@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 
 import turngate
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.types import Action, Ending, Evidence, Observation
 
 IDS = sorted(id for id in turngate.registered() if not id.startswith("test/"))  # of helpers of other tests

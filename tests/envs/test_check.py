@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
-from turngate.envs.check import Finding, check_env
-from turngate.envs.check_rules import RULES
+from turngate.envs.check.check_env import Finding, check_env
+from turngate.envs.check.rules import RULES
 from turngate.envs.tasks import TaskList
 from turngate.errors import UnknownName
 from turngate.rewards import FromEvidence, Rubric
@@ -551,7 +551,7 @@ def test_what_breaks_under_every_rule_is_said_once():
 
 
 def test_a_thread_that_stays_is_found(monkeypatch):
-    monkeypatch.setattr("turngate.envs.check.LEFTOVER_S", 0.05)
+    monkeypatch.setattr("turngate.envs.check.check_env.LEFTOVER_S", 0.05)
     findings = check_env(LeavesAThread(), episodes=1)
     LeavesAThread.stop.set()
     assert {finding.rule for finding in findings} == {"leftovers"}
@@ -559,7 +559,7 @@ def test_a_thread_that_stays_is_found(monkeypatch):
 
 
 def test_a_process_that_stays_is_found(monkeypatch):
-    monkeypatch.setattr("turngate.envs.check.LEFTOVER_S", 0.05)
+    monkeypatch.setattr("turngate.envs.check.check_env.LEFTOVER_S", 0.05)
     findings = check_env(LeavesAProcess(), episodes=1)
     child = LeavesAProcess.started[0]
     child.kill()

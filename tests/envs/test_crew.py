@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from turngate.envs.crew import Crew
+from turngate.envs.pool.threads import ThreadPool
 
 
 class Told:
@@ -26,8 +26,8 @@ class Told:
             assert self.changed.wait_for(lambda: self.told >= n, 20)
 
 
-def ended(crew):
-    for thread in crew.end():
+def ended(threads):
+    for thread in threads.end():
         thread.join(20)
         assert not thread.is_alive()
 
@@ -35,7 +35,7 @@ def ended(crew):
 @pytest.mark.parametrize("most", [1, 4])
 def test_every_job_is_done_once_whoever_puts_it(most):
     told, done, n = Told(), [], 2000
-    crew = Crew(most, told)
+    threads = ThreadPool(most, told)
 
     def job(number):
         done.append(number)
@@ -44,7 +44,7 @@ def test_every_job_is_done_once_whoever_puts_it(most):
 
     def put(numbers):
         for number in numbers:
-            crew.put(partial(job, number))
+            threads.put(partial(job, number))
             if number % 97 == 0:
                 time.sleep(0.001)  # so that threads rest in between
 
@@ -53,12 +53,12 @@ def test_every_job_is_done_once_whoever_puts_it(most):
         thread.start()
     told.wait_for(n)
     assert sorted(done) == list(range(n))
-    ended(crew)
+    ended(threads)
 
 
 def test_quick_jobs_take_one_thread_and_begin_in_order():
     told, places, order = Told(), set(), []
-    crew = Crew(64, told)
+    threads = ThreadPool(64, told)
 
     def job(number):
         places.add(threading.get_ident())
@@ -66,16 +66,16 @@ def test_quick_jobs_take_one_thread_and_begin_in_order():
         told.done += 1
 
     for number in range(200):
-        crew.put(partial(job, number))
+        threads.put(partial(job, number))
     told.wait_for(200)
     assert len(places) <= 2  # a machine that stands still for some milliseconds may call another one
     assert len(places) > 1 or order == list(range(200))
-    ended(crew)
+    ended(threads)
 
 
 def test_jobs_that_wait_for_each_other_are_all_carried_out_at_once():
     told, barrier = Told(), threading.Barrier(32)
-    crew = Crew(32, told)
+    threads = ThreadPool(32, told)
 
     def job():
         barrier.wait(20)
@@ -83,41 +83,41 @@ def test_jobs_that_wait_for_each_other_are_all_carried_out_at_once():
             told.done += 1
 
     for _ in range(32):
-        crew.put(job)
+        threads.put(job)
     told.wait_for(32)
-    ended(crew)
+    ended(threads)
 
 
 def test_what_is_done_is_told_though_the_next_job_takes_long():
     told, gate = Told(), threading.Event()
-    crew = Crew(4, told)
+    threads = ThreadPool(4, told)
 
     def quick():
         told.done += 1
 
-    crew.put(quick)
-    crew.put(quick)
-    crew.put(lambda: gate.wait(20))
+    threads.put(quick)
+    threads.put(quick)
+    threads.put(lambda: gate.wait(20))
     told.wait_for(2)
-    crew.put(quick)
+    threads.put(quick)
     told.wait_for(3)
     gate.set()
-    ended(crew)
+    ended(threads)
 
 
 def test_a_thread_that_hangs_is_made_up_for():
     told, gate, others = Told(), threading.Event(), threading.Barrier(2)
-    crew = Crew(2, told)
-    crew.put(lambda: gate.wait(20))
-    crew.widen()
+    threads = ThreadPool(2, told)
+    threads.put(lambda: gate.wait(20))
+    threads.widen()
 
     def job():
         others.wait(20)
         with told.changed:
             told.done += 1
 
-    crew.put(job)
-    crew.put(job)
+    threads.put(job)
+    threads.put(job)
     told.wait_for(2)
     gate.set()
-    ended(crew)
+    ended(threads)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.helpers.command_line import turngate
 from tests.helpers.odd_envs import OddLock, Scratched
 from turngate import register
-from turngate.envs import handed
-from turngate.envs.handed import Unfit
+from turngate.envs import output_checks as handed
 from turngate.envs.lock import LockEnv
+from turngate.envs.output_checks import Unfit
 from turngate.envs.registry import registered
 from turngate.errors import ConfigError, EnvError, VerifierError
 from turngate.types import Action, Ending, Evidence, Observation, ToolCall, storable

@@ -9,8 +9,8 @@ import pytest
 import turngate
 from turngate.envs.leak import held
 from turngate.envs.lock import COLOURS, KEYS, LockEnv, LockSource, LockTasks, colours_of, key_of, lock_hints
-from turngate.envs.pool import EnvPool
-from turngate.envs.pools import maker
+from turngate.envs.pool.pool import EnvPool
+from turngate.envs.pool.pools import maker
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Ending, Task
 

@@ -19,7 +19,7 @@ from tests.helpers.chat_server import serving_prompts
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.config import parse
 from turngate.envs.planned import ASK, MOST_LINES, PlannedEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import ConfigError
 from turngate.run.job import Job
 from turngate.runs import RunFolder
@@ -120,7 +120,7 @@ def test_following_the_own_plan_is_judged_and_paid(tmp_path: Path):
             "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
             "env": {"id": "turngate/Planned-v1", "kwargs": {"stage": 2}, "rubric": rubric},
             "warm_start": {"episodes": 48, "epochs": 8, "episodes_per_batch": 8, "lr": 1e-2},
-            "policy": {"turn_tokens": 4, "context": 1000, "lanes": 8},
+            "policy": {"turn_tokens": 4, "context": 1000, "concurrency": 8},
             "examine": [{"type": "adherence", "judge": judge, "votes": 1}],
             "train": {"steps": 1, "tasks_per_step": 2, "group_size": 4},
             "eval": {"tasks": 1},

@@ -13,7 +13,7 @@ import pytest
 
 from tests.envs import pool_envs
 from tests.envs.pool_envs import PoolEnv, SharingEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import AgentFault, ConfigError, EnvError, RunError, UnknownName, VerifierError
 from turngate.types import Ending
 

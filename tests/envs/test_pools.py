@@ -20,8 +20,8 @@ from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs import registry
 from turngate.envs.lock import RUBRIC, LockEnv
-from turngate.envs.pool import EnvPool
-from turngate.envs.pools import EnvPools, maker
+from turngate.envs.pool.pool import EnvPool
+from turngate.envs.pool.pools import EnvPools, maker
 from turngate.errors import ConfigError, UnknownName
 from turngate.sandbox.reaper import processes_below
 from turngate.types import Ending, Evidence
@@ -38,7 +38,7 @@ def named(name, tasks):
 def keys(tasks):
     """A policy that opens every lock."""
     env = LockEnv()
-    return ScriptedPolicy(by_task({task.id: env.oracle(task) for task in tasks}), models.chat(), lanes=4)
+    return ScriptedPolicy(by_task({task.id: env.oracle(task) for task in tasks}), models.chat(), concurrency=4)
 
 
 def play(policy, pools, tasks, *, limits=ROOMY):
@@ -103,14 +103,14 @@ def test_a_full_slow_environment_holds_up_no_other():
 @pytest.mark.parametrize("order", ["fixed", "ready"])
 @pytest.mark.parametrize("sizes", [(1, 3), (2, 2), (1, 1)])
 def test_lanes_that_wait_for_an_environment_never_stop_the_engine(order, sizes):
-    """An engine with a fixed order waits for every lane; one that waits for an environment must not be among them."""
+    """An engine with a fixed order waits for every slot; one that waits for an environment must not be among them."""
     tasks = named("a", models.tasks(6)) + named("b", models.tasks(4))
 
     def pools():
         return EnvPools({"a": EnvPool(LockEnv, size=sizes[0]), "b": EnvPool(models.ShortLock, size=sizes[1])})
 
     def once():
-        played = play(models.local(lanes=4, order=order), pools, tasks, limits=models.LIMITS)
+        played = play(models.local(concurrency=4, order=order), pools, tasks, limits=models.LIMITS)
         assert [one.task.id for one in played] == [task.id for task in tasks]
         assert {one.ending for one in played} <= {Ending.FINISHED, Ending.MAX_TURNS}
         return played
@@ -139,7 +139,7 @@ def test_every_shipped_environment_plays_in_processes(id):
     before = children()
     with turngate.make(id) as env:
         tasks = named("mine", [env.tasks.task("train", index) for index in range(3)])  # by its name in the run
-        policy = ScriptedPolicy(by_task({task.id: env.oracle(task) for task in tasks}), models.chat(), lanes=2)
+        policy = ScriptedPolicy(by_task({task.id: env.oracle(task) for task in tasks}), models.chat(), concurrency=2)
 
     def pools():
         return EnvPools({"mine": EnvPool(maker(id), size=2, isolation="process")})

@@ -194,7 +194,7 @@ def test_an_unknown_argument_names_the_closest():
 
 @pytest.mark.usefixtures("_clean")
 def test_a_missing_argument_is_named():
-    register("test/Needy-v0", "turngate.envs.pool:EnvPool")
+    register("test/Needy-v0", "turngate.envs.pool.pool:EnvPool")
     with pytest.raises(ConfigError, match="'test/Needy-v0': missing a required argument: 'make_env'"):
         make("test/Needy-v0")
 

@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 
 from turngate.envs.base import TurnEnv, TurnSpec
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.envs.tasks import TaskList
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError, EnvError

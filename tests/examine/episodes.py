@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from turngate.examine.base import Desk, Examiner
+from turngate.examine.base import ExamineContext, Examiner
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.types import Action, Completion, EndedBy, Ending, Evidence, Group, Observation, Task, Trajectory, Turn
@@ -49,8 +49,8 @@ def group(*said, name="t", env="test/Env-v1", private=None, **options):
     return Group(task=of, trajectories=tuple(siblings))
 
 
-def desk(**options):
-    return Desk(**{"player": None, "step": 0, "seed": 7, "answer": recorded_answer} | options)
+def context(**options):
+    return ExamineContext(**{"player": None, "step": 0, "seed": 7, "answer": recorded_answer} | options)
 
 
 class Told(Examiner):
@@ -72,9 +72,9 @@ class Told(Examiner):
     def asks_policy(self):
         return self.policy
 
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         self.calls.append([tuple(one.id for one in group.trajectories) for group in groups])
-        said = self.script(groups, desk)
+        said = self.script(groups, context)
         return await said if asyncio.iscoroutine(said) else said
 
 
@@ -92,7 +92,7 @@ def told(script=None, *, kind=Told, **options):
 
 def every(value, name="told", **options):
     """A script that records one value about each episode."""
-    return lambda groups, desk: [
+    return lambda groups, context: [
         [(Evidence(name=name, value=value, by="judge", **options),) for _ in group.trajectories] for group in groups
     ]
 
@@ -105,7 +105,7 @@ def examined(examiners, groups, *, step=1, **options):
     """Groups with facts, and metrics."""
 
     async def go():
-        async with Examining(examiners, desk(**options)) as examining:
+        async with Examining(examiners, context(**options)) as examining:
             return await examining.examined(groups, step)
 
     return run(go())

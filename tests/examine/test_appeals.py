@@ -13,8 +13,8 @@ from turngate.judging.judge import JudgeReplies
 from turngate.judging.settings import Tally
 from turngate.rewards import FromEvidence, Rubric
 from turngate.rewards.judge import Criterion, Fault, FaultKind, JudgeId, Rule, Verdict
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.grpo import grpo
-from turngate.trainer.table import tabulate
 from turngate.types import Ending
 
 
@@ -51,8 +51,8 @@ def appeals(**settings):
 
 
 def find(examiner, groups, judge, at=None):
-    desk = replace(at or desks.desk(answer=lambda one: f"answer of {one.id}"), judge=judge)
-    return desks.examine(examiner, groups, desk)
+    context = replace(at or desks.context(answer=lambda one: f"answer of {one.id}"), judge=judge)
+    return desks.examine(examiner, groups, context)
 
 
 def column(facts, name):
@@ -86,7 +86,7 @@ def test_a_share_of_rejections_and_of_acceptances_is_drawn():
     drawn = []
     for seed in (1, 1, 2):
         judge = Truth(right)
-        at = desks.desk(seed=seed)
+        at = desks.context(seed=seed)
         find(appeals(share=0.25, audit=0.1), [judged([False] * 20 + [True] * 20)], judge, at)
         ((asked, _),) = judge.asked
         numbers = [int(one.removeprefix("task")) for one in asked]
@@ -116,7 +116,7 @@ def test_settled_outcomes():
 
 def test_rates_and_what_they_correct():
     """Of four rejections a third is right, of two acceptances one: ρ1 = 4/3 of 7/3, ρ0 = 1 of 1 + 8/3."""
-    at = desks.desk()
+    at = desks.context()
     facts = find(appeals(audit=1.0, correct="backward"), [judged(VERDICTS)], Truth(RIGHT), at)
     rho0, rho1 = 1 / (1 + 8 / 3), (4 / 3) / (7 / 3)
     shrunk = [rate * 0.9 / (rho0 + rho1) if rho0 + rho1 > 0.9 else rate for rate in (rho0, rho1)]
@@ -135,7 +135,7 @@ def test_published_numbers():
     """ρ0 = .1, ρ1 = .2: R̂(1) = 1.285714, R̂(0) = −.142857; forward weights .2 and −.8."""
     settings = {"decay": 1.0, "share": 0.1}
     for correct, expected in (("backward", [1.285714, -0.142857]), ("forward", [0.2, -0.8])):
-        at = desks.desk(memory={"": [0.1, 0.2]})
+        at = desks.context(memory={"": [0.1, 0.2]})
         facts = find(appeals(correct=correct, **settings), [judged([True, False])], Truth({"task1": False}), at)
         assert column(facts, "appeal_outcome") == pytest.approx(expected, abs=1e-6)
         assert at.memory == {"": [0.1, 0.2]}
@@ -144,18 +144,18 @@ def test_published_numbers():
 def test_rates_are_remembered_of_the_run_or_of_each_task():
     groups = [judged([1, 0]), judged([1, 0], name="other")]
     right = {"task1": True, "other1": False}
-    at = desks.desk()
+    at = desks.context()
     find(appeals(rates="task"), groups, Truth(right), at)
     assert at.memory == {"other": [0.0, 0.0], "task": [None, 0.5]}  # of "task" no wrong answer was seen
     find(appeals(rates="task", decay=0.9), groups[:1], Truth({"task1": False}), at)
     assert at.memory == {"other": [0.0, 0.0], "task": [0.0, pytest.approx(0.45)]}
-    at = desks.desk()
+    at = desks.context()
     find(appeals(), groups, Truth(right), at)
     assert at.memory == {"": [0.0, pytest.approx(1 / 3)]}  # one of three right answers was rejected
 
 
 def test_a_judge_that_says_nothing_changes_nothing():
-    at = desks.desk()
+    at = desks.context()
     facts = find(appeals(audit=1.0), [judged(VERDICTS)], Truth(dict.fromkeys(RIGHT)), at)
     assert column(facts, "appeal_outcome") == [1, 1, 0, 0, 0, 0]
     assert column(facts, "appeal") == [None] * 6
@@ -166,7 +166,7 @@ def test_a_judge_that_says_nothing_changes_nothing():
 def test_the_policy_itself_judges():
     """A tiny policy writes no verdict: nothing is overturned, every appeal is missing, and all of it is counted."""
     asked = {"type": "policy", "attempts": 1, "max_tokens": 4, "context": 4096}
-    examiner, at = appeals(judge=asked), desks.desk(models.local(lanes=4), answer=lambda one: "42")
+    examiner, at = appeals(judge=asked), desks.context(models.local(concurrency=4), answer=lambda one: "42")
     (group,), metrics = desks.examined([examiner], [judged(VERDICTS)], at)
     facts = [[fact for fact in one.evidence if fact.name != "correct"] for one in group.trajectories]
     assert column([facts], "appeal_outcome") == [1, 1, 0, 0, 0, 0]

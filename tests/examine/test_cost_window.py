@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.examine.episodes import desk, examined, group, run, values
+from tests.examine.episodes import context, examined, group, run, values
 from turngate.examine import CostWindow
 from turngate.examine.run import Examining
 from turngate.types import Evidence
@@ -35,7 +35,7 @@ def test_a_cost_that_is_missing_has_no_rank_and_does_not_count():
 
 
 def test_the_window_is_remembered_cut_and_left_alone_by_evaluations(tmp_path):
-    examining = Examining([CostWindow(window=4)], desk())
+    examining = Examining([CostWindow(window=4)], context())
 
     async def play():
         async with examining:
@@ -50,7 +50,7 @@ def test_the_window_is_remembered_cut_and_left_alone_by_evaluations(tmp_path):
     assert kept == {"cost_rank": {"costs": [100.0, 400.0, 900.0, 1600.0]}}
     assert examining.state() == {"cost_rank": {"costs": [900.0, 1600.0, 2500.0, 3600.0]}}
     assert ranks(second) == pytest.approx([1 - (50 - 31.5) / 27, 0])
-    resumed = Examining([CostWindow(window=4)], desk())
+    resumed = Examining([CostWindow(window=4)], context())
     resumed.restore(kept)
 
     async def again():

@@ -112,7 +112,7 @@ CONFIG: dict[str, Any] = {
     "folder": "runs",
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 12, "epochs": 2, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 160, "lanes": 8},
+    "policy": {"turn_tokens": 8, "context": 160, "concurrency": 8},
     "credit": "rloo",
     "train": {"steps": 2, "tasks_per_step": 2, "group_size": 3, "filters": []},
     "eval": {"splits": []},

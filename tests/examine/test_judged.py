@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.examine.episodes import desk, episode, examined, group, run, task, values
+from tests.examine.episodes import context, episode, examined, group, run, task, values
 from tests.helpers.chat_server import serving_prompts
 from tests.helpers.scripted_judge import NO, by_points, said, yes
 from turngate.examine import Pairwise, Panel, Pointwise, Steps, Tournament
 from turngate.examine.base import Examiner
 from turngate.examine.run import Examining
-from turngate.judging import JudgePart, OpenAISpeaker, ServerJudge
+from turngate.judging import JudgePart, OpenAITextModel, ServerJudge
 from turngate.problems import one_line
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.store import Store
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.capo import flagged_rewards
 from turngate.trainer.credit.ppr import renormed
-from turngate.trainer.table import tabulate
 from turngate.types import Evidence, Group
 
 FAST = {"attempts": 2, "backoff_s": 0.0, "backoff_max_s": 0.0, "call_s": 10.0}
@@ -346,19 +346,19 @@ def test_verdicts_are_remembered_for_a_step_that_is_played_again(tmp_path):
 
 def test_one_server_is_opened_once_and_closed_whatever_happens(monkeypatch):
     opened, hold = [], threading.Event()
-    enter = OpenAISpeaker.__aenter__
+    enter = OpenAITextModel.__aenter__
 
     async def count(self):
         opened.append(self)
         return await enter(self)
 
-    monkeypatch.setattr(OpenAISpeaker, "__aenter__", count)
+    monkeypatch.setattr(OpenAITextModel, "__aenter__", count)
 
     async def go(server):
         before = asyncio.all_tasks()
         part = judge(server)
         some = [Pointwise(judge=part), Pairwise(judge=judge(server, max_tokens=9)), Tournament(judge=part)]
-        async with Examining(some, desk()) as examining:
+        async with Examining(some, context()) as examining:
             work = asyncio.ensure_future(examining.examined([group(*HONEST)], 1))
             while not server.open:
                 await asyncio.sleep(0.01)
@@ -377,7 +377,7 @@ def test_one_server_is_opened_once_and_closed_whatever_happens(monkeypatch):
 
 
 def test_a_judge_that_does_not_open_leaves_none_open(monkeypatch):
-    class Closed(OpenAISpeaker):
+    class Closed(OpenAITextModel):
         left = 0
 
         async def __aexit__(self, *error):
@@ -387,11 +387,11 @@ def test_a_judge_that_does_not_open_leaves_none_open(monkeypatch):
     with serving_prompts(by_table) as server:
         good, bad = judge(server), ServerJudge(url=server.url, model="bad", **FAST)
         monkeypatch.setattr(
-            ServerJudge, "speaker", lambda self, player: Closed(self.url, self.model) if self == good else 1 / 0
+            ServerJudge, "text_model", lambda self, player: Closed(self.url, self.model) if self == good else 1 / 0
         )
 
         async def go():
-            async with Examining([Pairwise(judge=good), Pointwise(judge=bad)], desk()):
+            async with Examining([Pairwise(judge=good), Pointwise(judge=bad)], context()):
                 raise AssertionError("opened")
 
         with pytest.raises(ZeroDivisionError):

@@ -37,7 +37,7 @@ class Told:
 
 
 def find(examiner, groups, likelihoods, **more):
-    return desks.examine(examiner, groups, desks.desk(likelihoods=likelihoods, **more))
+    return desks.examine(examiner, groups, desks.context(likelihoods=likelihoods, **more))
 
 
 def value_of(told, **settings):

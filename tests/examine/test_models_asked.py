@@ -30,7 +30,7 @@ def test_one_stage_of_a_run():
     played = desks.told(desks.group(desks.episodes(3, 2), gold="click red"), fail_to_pass=results)
     examiners = [Examiner.load(table) for table in EXAMINERS]
     learner = models.learner(models.model(), lr=1e-3)
-    at = desks.desk(models.local(), likelihoods=likelihoods_of(learner))
+    at = desks.context(models.local(), likelihoods=likelihoods_of(learner))
     (group,), metrics = desks.examined(examiners, [played], at)
     assert {name: value for name, value in metrics.items() if value} == {}  # nothing failed, nothing is missing
     facts = [one.evidence[1:] for one in group.trajectories]

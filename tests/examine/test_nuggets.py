@@ -13,7 +13,7 @@ from tests.helpers import command_line, tiny_judge
 from tests.helpers.scripted_judge import said, written
 from turngate.agents import tiny
 from turngate.config import parse
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.errors import UserError
 from turngate.examine import Nuggets
 from turngate.judging import FunctionJudge
@@ -233,7 +233,7 @@ CONFIG = """
 name = "island"
 model = {layers = 1, width = 32, heads = 2, vocabulary = 500}
 warm_start = {episodes = 8, epochs = 30, lr = 1e-2, episodes_per_batch = 4}
-policy = {turn_tokens = 32, context = 768, lanes = 4}
+policy = {turn_tokens = 32, context = 768, concurrency = 4}
 train = {steps = 2, tasks_per_step = 1, group_size = 4}
 eval = {tasks = 1, splits = ["train"]}
 examine = [{type = "nuggets", judge = {type = "function", path = "tests.examine.test_nuggets:lexical"}}]

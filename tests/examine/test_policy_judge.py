@@ -13,9 +13,9 @@ from turngate.agents import tiny
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs.lock import LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.examine import Pairwise, Pointwise, Tournament
-from turngate.examine.base import Desk
+from turngate.examine.base import ExamineContext
 from turngate.examine.run import Examining
 from turngate.judging import PolicyJudge
 from turngate.judging.parts import folder_version
@@ -51,8 +51,8 @@ def taste(prompt):
     return {"evidence": [quote], "a": max(a, 0) + (a > b), "b": max(b, 0) + (b > a)}
 
 
-def player_of(kind=Articulate, *, model=None, lanes=5, order="fixed"):
-    policy = kind(model or models.model(), models.chat(), lanes=lanes, order=order)
+def player_of(kind=Articulate, *, model=None, concurrency=5, order="fixed"):
+    policy = kind(model or models.model(), models.chat(), concurrency=concurrency, order=order)
     return Player(policy, models.chat(), TokenLimits(turn_tokens=12, context=300))
 
 
@@ -62,9 +62,9 @@ def said_last(trajectory):
 
 async def judged(player, examiners, *, n_tasks=2, siblings=4, verdicts=None):
     """Play groups and examine them: groups, metrics."""
-    base = Desk(player=player, step=0, seed=3, answer=said_last, verdicts=verdicts)
+    base = ExamineContext(player=player, step=0, seed=3, answer=said_last, verdicts=verdicts)
     async with (
-        EnvPool(LockEnv, size=player.policy.lanes) as pool,
+        EnvPool(LockEnv, size=player.policy.concurrency) as pool,
         Examining(examiners, base) as examining,
         examining.begin(1) as stage,
     ):
@@ -106,9 +106,9 @@ def test_a_step_that_is_played_again_asks_nothing_and_other_weights_are_asked_an
 
 @pytest.mark.parametrize("order", ["fixed", "ready"])
 def test_more_groups_than_lanes_share_the_engine(order):
-    """Four groups and two examiners never ask more at once than a policy with two lanes can serve."""
+    """Four groups and two examiners never ask more at once than a policy with two slots can serve."""
     some = [TOURNAMENT, Pairwise(judge=JUDGE)]
-    groups, metrics = run(judged(player_of(lanes=2, order=order), some, n_tasks=4, siblings=2))
+    groups, metrics = run(judged(player_of(concurrency=2, order=order), some, n_tasks=4, siblings=2))
     assert metrics["examine/standing/judge_fault_unavailable"] == 0
     assert metrics["examine/standing/missing_share"] == metrics["examine/win_rate/missing_share"] == 0
     for siblings in groups:
@@ -161,7 +161,7 @@ def test_a_model_in_a_folder_judges_while_others_are_played(tmp_path):
     folder = tmp_path / "tiny-judge"
     tiny.save(*tiny_judge.learn_to_say_no(), folder)
     part = tiny_judge.TinyJudge(
-        model=str(folder), max_tokens=tiny_judge.TOKENS, context=tiny_judge.CONTEXT, attempts=1, lanes=4
+        model=str(folder), max_tokens=tiny_judge.TOKENS, context=tiny_judge.CONTEXT, attempts=1, concurrency=4
     )
     examiner = Pointwise(judge=part, criterion={"name": "right", "text": "The answer is right."})
     assert not examiner.asks_policy

@@ -19,7 +19,7 @@ from turngate.types import EndedBy, Ending
 
 
 def find(examiner, group, policy, **more):
-    return desks.examine(examiner, [group], desks.desk(policy, **more))[0]
+    return desks.examine(examiner, [group], desks.context(policy, **more))[0]
 
 
 def vowel(task, answer):

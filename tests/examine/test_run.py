@@ -14,7 +14,7 @@ from tests.examine.episodes import (
     Told,
     ToldOfBatches,
     ToldOfEpisodes,
-    desk,
+    context,
     episode,
     every,
     examined,
@@ -27,7 +27,7 @@ from turngate.errors import ConfigError, EnvError, RunError, StoreError
 from turngate.examine import run as run_module
 from turngate.examine.facts import plain, recorded_answer
 from turngate.examine.run import Examining
-from turngate.rewards.gates import Veto
+from turngate.rewards.gates.whole_kinds import Veto
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.types import Ending, Evidence
 
@@ -88,9 +88,9 @@ def test_nothing_to_look_at_is_no_call():
 
 def test_facts_stand_in_the_order_of_the_examiners_whoever_is_ready_first():
     def later(name, wait_s):
-        async def script(groups, desk):
+        async def script(groups, context):
             await asyncio.sleep(wait_s)
-            return every(1, name)(groups, desk)
+            return every(1, name)(groups, context)
 
         return told(script, facts_named=(name,))
 
@@ -103,7 +103,7 @@ def test_who_may_begin_early_does_and_who_asks_the_policy_waits():
         seen = []
 
         def note(name):
-            return lambda groups, desk: seen.append(name) or every(1, name)(groups, desk)
+            return lambda groups, context: seen.append(name) or every(1, name)(groups, context)
 
         examiners = [
             told(note("late"), facts_named=("late",), policy=True),
@@ -112,7 +112,7 @@ def test_who_may_begin_early_does_and_who_asks_the_policy_waits():
             told(note("whole"), facts_named=("whole",), kind=ToldOfBatches),
         ]
         one, two = group("a", name="a"), group("b", name="b")
-        async with Examining(examiners, desk()) as examining, examining.begin(1) as stage:
+        async with Examining(examiners, context()) as examining, examining.begin(1) as stage:
             stage.group_done(one)
             stage.group_done(one)  # told twice is told once
             await asyncio.sleep(0.01)
@@ -130,7 +130,7 @@ def test_who_may_begin_early_does_and_who_asks_the_policy_waits():
 def test_a_rubric_chooses_the_examiners_that_it_reads():
     async def go():
         examiners = [told(facts_named=("told",)), told(every(1, "other"), facts_named=("other",))]
-        async with Examining(examiners, desk()) as examining:
+        async with Examining(examiners, context()) as examining:
             return await examining.examined([group("a")], 0, reads={"other", "answer"})
 
     groups, metrics = run(go())
@@ -140,14 +140,14 @@ def test_a_rubric_chooses_the_examiners_that_it_reads():
 
 def test_two_examiners_cannot_record_under_one_name():
     with pytest.raises(ConfigError, match="both record 'told'"):
-        Examining([told(), told(facts_named=("mine", "told"))], desk())
+        Examining([told(), told(facts_named=("mine", "told"))], context())
 
 
 def test_seeds_differ_by_step_and_examiner_and_by_nothing_else():
     seen = {}
 
-    def script(groups, desk):
-        seen.setdefault((desk.step, groups[0].task.id), []).append(desk.seed)
+    def script(groups, context):
+        seen.setdefault((context.step, groups[0].task.id), []).append(context.seed)
         return [[() for _ in group.trajectories] for group in groups]
 
     for step in (1, 2, 1):
@@ -161,32 +161,32 @@ def test_seeds_differ_by_step_and_examiner_and_by_nothing_else():
 # --- what cannot be had is missing -----------------------------------------------------------------------------------
 
 
-async def hang(groups, desk):
+async def hang(groups, context):
     await asyncio.Event().wait()
 
 
-async def hang_on(groups, desk):
+async def hang_on(groups, context):
     while True:
         try:
             await asyncio.sleep(0.2)
         except asyncio.CancelledError:
             pass
         else:
-            return every(1)(groups, desk)
+            return every(1)(groups, context)
 
 
-async def cancel_itself(groups, desk):
+async def cancel_itself(groups, context):
     asyncio.current_task().cancel()
     await asyncio.sleep(1)
 
 
-def crash(groups, desk):
+def crash(groups, context):
     raise EnvError("out of\nmemory")
 
 
 def at_first(script):
     """``script`` in the call for the task t; in others it is right, because one that is always wrong ends the run."""
-    return lambda groups, desk: script(groups, desk) if groups[0].task.id == "t" else every(1)(groups, desk)
+    return lambda groups, context: script(groups, context) if groups[0].task.id == "t" else every(1)(groups, context)
 
 
 CIRCLE = []
@@ -200,16 +200,16 @@ CIRCLE.append(CIRCLE)
         (hang_on, "no answer within 0.05 s"),
         (cancel_itself, "it cancelled itself"),
         (crash, "out of memory"),
-        (lambda groups, desk: {}["x"], "KeyError('x')"),
-        (lambda groups, desk: None, "it returned None, which must be a list of 1"),
-        (lambda groups, desk: [[()]], "which must be a list of 2"),
-        (lambda groups, desk: [[(), (), ()]], "which must be a list of 2"),
-        (lambda groups, desk: [[(), ()]] * 2, "which must be a list of 1"),
+        (lambda groups, context: {}["x"], "KeyError('x')"),
+        (lambda groups, context: None, "it returned None, which must be a list of 1"),
+        (lambda groups, context: [[()]], "which must be a list of 2"),
+        (lambda groups, context: [[(), (), ()]], "which must be a list of 2"),
+        (lambda groups, context: [[(), ()]] * 2, "which must be a list of 1"),
         (
-            lambda groups, desk: [["told", "told"]],
+            lambda groups, context: [["told", "told"]],
             "it returned 'told', which must be a list of the facts about one episode",
         ),
-        (lambda groups, desk: [[("told",), ()]], "it returned 'told', which must be an Evidence"),
+        (lambda groups, context: [[("told",), ()]], "it returned 'told', which must be an Evidence"),
         (every(1, "opened"), "it recorded 'opened', but declares only ['told']"),
         (every(1, turn=1), "is about turn 1 of an episode with 1 turns"),
         (every(1, turn=-1), "is about turn -1"),
@@ -242,7 +242,7 @@ def test_whatever_goes_wrong_is_missing_counted_and_told_in_one_line(script, tol
     assert "\n" not in lines[0]
 
 
-@pytest.mark.parametrize("script", [lambda groups, desk: {}["x"], lambda groups, desk: None, every(math.nan)])
+@pytest.mark.parametrize("script", [lambda groups, context: {}["x"], lambda groups, context: None, every(math.nan)])
 def test_code_that_fails_in_every_call_ends_the_run(script):
     with pytest.raises(RunError, match=r"examiner 'told' \(told\) failed in all 2 calls .* \(\w+\.py, line \d+\)$"):
         examined([told(script)], [group("a"), group("b", name="other")])
@@ -251,7 +251,7 @@ def test_code_that_fails_in_every_call_ends_the_run(script):
 def test_an_outage_in_every_call_does_not(caplog):
     for error in (EnvError("down"), ConnectionError("refused"), json.JSONDecodeError("no JSON", "<html>", 0)):
 
-        def script(groups, desk, error=error):
+        def script(groups, context, error=error):
             raise error
 
         (after,), metrics = examined([told(script)], [group("a")])
@@ -260,10 +260,10 @@ def test_an_outage_in_every_call_does_not(caplog):
 
 
 def test_one_call_that_fails_leaves_the_others_alone():
-    def script(groups, desk):
+    def script(groups, context):
         if groups[0].task.id == "b":
             raise RuntimeError("no")
-        return every(1)(groups, desk)
+        return every(1)(groups, context)
 
     groups, metrics = examined([told(script)], [group("x", name=name) for name in "abc"])
     assert values(groups) == [[[1]], [[None]], [[1]]]
@@ -331,7 +331,8 @@ def test_an_examiner_that_lies_changes_no_measured_fact_and_makes_no_zero(answer
     opened = Evidence(name="opened", value=True, turn=0)
     before = group("a", ["b", "c"], evidence=[opened])
     (after, _), metrics = examined(
-        [told(at_first(lambda groups, desk: answer), facts_named=("told", "why"))], [before, group("c", name="other")]
+        [told(at_first(lambda groups, context: answer), facts_named=("told", "why"))],
+        [before, group("c", name="other")],
     )
     json.dumps(plain([[fact.value for fact in one.evidence] for one in after.trajectories]), allow_nan=False)
     for old, new in zip(before.trajectories, after.trajectories, strict=True):
@@ -349,7 +350,7 @@ def test_an_examiner_that_lies_changes_no_measured_fact_and_makes_no_zero(answer
 def test_leaving_early_leaves_no_task_behind():
     stopped = []
 
-    async def wait(groups, desk):
+    async def wait(groups, context):
         try:
             await asyncio.Event().wait()
         finally:
@@ -357,7 +358,7 @@ def test_leaving_early_leaves_no_task_behind():
 
     async def go():
         before = asyncio.all_tasks()
-        async with Examining([told(wait)], desk()) as examining, examining.begin(1) as stage:
+        async with Examining([told(wait)], context()) as examining, examining.begin(1) as stage:
             stage.group_done(group("a", name="a"))
             stage.group_done(group("b", name="b"))
             await asyncio.sleep(0.01)
@@ -371,7 +372,7 @@ def test_leaving_early_leaves_no_task_behind():
 def test_cancelling_the_stage_cancels_everybody():
     async def go():
         before = asyncio.all_tasks()
-        async with Examining([told(hang), told(hang, facts_named=("b",), policy=True)], desk()) as examining:
+        async with Examining([told(hang), told(hang, facts_named=("b",), policy=True)], context()) as examining:
             work = asyncio.ensure_future(examining.examined([group("a")], 1))
             await asyncio.sleep(0.01)
             work.cancel()
@@ -382,18 +383,18 @@ def test_cancelling_the_stage_cancels_everybody():
     run(go())
 
 
-def count(groups, desk):
-    desk.memory["seen"] = desk.memory.get("seen", 0) + 1
-    return every(desk.memory["seen"])(groups, desk)
+def count(groups, context):
+    context.memory["seen"] = context.memory.get("seen", 0) + 1
+    return every(context.memory["seen"])(groups, context)
 
 
 def test_memory_lasts_from_step_to_step_and_through_a_checkpoint():
     async def go():
-        async with Examining([told(count)], desk()) as examining:
+        async with Examining([told(count)], context()) as examining:
             first, second = [values((await examining.examined([group("a")], step))[0]) for step in (1, 2)]
             outside = values((await examining.examined([group("a")], 0))[0])
             state = json.loads(json.dumps(examining.state()))
-        async with Examining([told(count)], desk()) as resumed:
+        async with Examining([told(count)], context()) as resumed:
             resumed.restore(state)
             return first, second, outside, values((await resumed.examined([group("a")], 3))[0])
 
@@ -401,12 +402,12 @@ def test_memory_lasts_from_step_to_step_and_through_a_checkpoint():
 
 
 def test_memory_that_is_no_json_goes_back_to_what_it_was(caplog):
-    def script(groups, desk):
-        desk.memory["seen"] = math.nan if desk.step == 2 else desk.step
-        return every(1)(groups, desk)
+    def script(groups, context):
+        context.memory["seen"] = math.nan if context.step == 2 else context.step
+        return every(1)(groups, context)
 
     async def go():
-        async with Examining([told(script)], desk()) as examining:
+        async with Examining([told(script)], context()) as examining:
             failed = [(await examining.examined([group("a")], step))[1]["examine/told/failed"] for step in (1, 2)]
             return failed, examining.state()
 
@@ -416,7 +417,7 @@ def test_memory_that_is_no_json_goes_back_to_what_it_was(caplog):
 
 def test_the_memory_of_somebody_else_is_refused():
     with pytest.raises(StoreError, match="memory of an examiner 'ranks'"):
-        Examining([told()], desk()).restore({"ranks": {}})
+        Examining([told()], context()).restore({"ranks": {}})
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

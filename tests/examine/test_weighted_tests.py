@@ -10,8 +10,8 @@ from tests.helpers import desks
 from turngate.examine.base import Examiner
 from turngate.examine.weighted_tests import WeightedTests
 from turngate.rewards import FromEvidence, Rubric, UnitTests
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.grpo import grpo
-from turngate.trainer.table import tabulate
 from turngate.types import Ending
 
 NAMES = ("easy", "middle", "hard")
@@ -27,7 +27,7 @@ def attempts(*rows, name="task"):
 
 
 def find(examiner, group, at=None):
-    return desks.examine(examiner, [group], at or desks.desk())[0]
+    return desks.examine(examiner, [group], at or desks.context())[0]
 
 
 def scores(facts, name="test_score"):
@@ -76,7 +76,7 @@ def test_from_facts_to_credit(examiner, rewards):
 
 
 def test_pass_rates_are_smoothed_over_the_steps_of_a_task():
-    at, examiner = desks.desk(), WeightedTests(keep=0.5)
+    at, examiner = desks.context(), WeightedTests(keep=0.5)
     find(examiner, attempts(*PUBLISHED), at)
     assert at.memory == {"task": {"easy": 1.0, "middle": 0.5, "hard": 0.25}}
     facts = find(examiner, attempts("110", "110"), at)  # rates 1, 1, 0 beside the old ones: 1, .75, .125
@@ -89,7 +89,7 @@ def test_pass_rates_are_smoothed_over_the_steps_of_a_task():
 
 
 def test_without_memory_only_siblings_count():
-    at = desks.desk()
+    at = desks.context()
     find(WeightedTests(keep=0), attempts(*PUBLISHED), at)
     assert at.memory == {}
 

@@ -10,7 +10,7 @@ from examples.farming.env import GATED, ID, LOOK, MAX_TURNS, RUBRICS, SUMMED, Ha
 from examples.farming.learn import learn, mixed_behaviour, tasks
 from examples.farming.report import BEGIN, END, write_page
 from tests.helpers.episodes_csv import rates_of_episodes
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.errors import ConfigError, DataError
 from turngate.types import Ending
 

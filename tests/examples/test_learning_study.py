@@ -18,13 +18,13 @@ from turngate.errors import ConfigError
 from turngate.run.environments import Environments
 from turngate.run.splits import split_overlaps
 from turngate.runs import RunFolder
-from turngate.trainer.evaluate import Evaluation
-from turngate.trainer.tried_passes import write_passes
+from turngate.trainer.evaluation.evaluate import Evaluation
+from turngate.trainer.evaluation.validation_passes import write_passes
 
 SMALL = {
     "model": {"layers": 1, "width": 32, "heads": 2},
     "warm_start": {"episodes": 12, "epochs": 2, "validation": {"tasks": 2, "every": 1, "patience": 1}},
-    "policy": {"turn_tokens": 8, "lanes": 8},
+    "policy": {"turn_tokens": 8, "concurrency": 8},
     "train": {"tasks_per_step": 2, "group_size": 2, "minibatches": 1},
     "eval": {"tasks": 2},
 }

@@ -16,8 +16,8 @@ from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.lock import COLOURS, LockTasks, colours_of, key_of
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.evaluate import Evaluation
-from turngate.trainer.tried_steps import TriedStep, TriedSteps, write_steps
+from turngate.trainer.evaluation.evaluate import Evaluation
+from turngate.trainer.evaluation.validation_steps import TriedStep, TriedSteps, write_steps
 
 TINY = (
     ENVIRONMENTS["lock"]
@@ -50,7 +50,7 @@ def test_the_demonstrator_confuses_one_colour_of_each_seed(tmp_path):
 def test_arms_differ_in_how_they_learn_only(place, tmp_path):
     def of(arm):
         found = config_of(Wanted(place=place, arm=arm, seed=3, out=tmp_path, best="dpo"))
-        return found.model_dump(exclude={"name", "credit", "loss", "aside", "episodes"})
+        return found.model_dump(exclude={"name", "credit", "loss", "auxiliary", "episodes"})
 
     online = of(ONLINE)
     for arm in OFFLINE:

@@ -9,16 +9,16 @@ import pytest
 from tests.helpers.recipes import FOLDER, alternatives
 from turngate.config import Config, parse
 from turngate.parts import Part
-from turngate.trainer.aside import AsidePart
+from turngate.trainer.auxiliary import AuxiliaryPart
 from turngate.trainer.branching import BranchingPart
 from turngate.trainer.curriculum import CurriculumPart
-from turngate.trainer.filters import FilterPart
+from turngate.trainer.filters.parts import FilterPart
 from turngate.trainer.guidance import GuidePart
 
 PAGE = (FOLDER.parents[1] / "docs" / "guidance.md").read_text(encoding="utf-8")
 TABLES: dict[str, tuple[type[Part], set[str]]] = {
     "Guides": (GuidePart, {"none"}),
-    "Asides": (AsidePart, set()),
+    "AuxiliaryLosses": (AuxiliaryPart, set()),
     "Branching": (BranchingPart, set()),
     "Curricula": (CurriculumPart, {"order"}),
     "Filters": (FilterPart, set()),
@@ -43,7 +43,7 @@ def configs(recipe: str) -> Iterator[Config]:
 
 def used(config: Config) -> set[tuple[str, str]]:
     """Noun and type of the parts that a recipe is about."""
-    parts = [config.guide, *config.aside, config.curriculum, *config.train.filters]
+    parts = [config.guide, *config.auxiliary, config.curriculum, *config.train.filters]
     return {(part.noun, part.type) for part in (*parts, *([config.branching] if config.branching else []))}
 
 

@@ -33,14 +33,14 @@ from tests.helpers.recipes import (
 )
 from tests.helpers.spider_folder import spider_folder
 from turngate.config import load
-from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report import summary
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import rloo
-from turngate.trainer.filters import keep
-from turngate.trainer.table import tabulate
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
+from turngate.trainer.filters.parts import keep
 from turngate.trainer.torch.shards import read_state
 from turngate.types import Source
 
@@ -155,19 +155,19 @@ def write(prompt, n):
 
 def a_writer(stack, folder):
     """A server that writes what guides ask for."""
-    return [f"--guide.speaker.url={stack.enter_context(serving_prompts(write)).url}"]
+    return [f"--guide.text_model.url={stack.enter_context(serving_prompts(write)).url}"]
 
 
 def a_writer_and_judge(stack, folder):
     """A server that writes plans, and finds that they are followed."""
     url = stack.enter_context(serving_prompts(write)).url
-    return [f"--guide.speaker.url={url}", f"--examine.judge.url={url}"]
+    return [f"--guide.text_model.url={url}", f"--examine.judge.url={url}"]
 
 
 def a_corrector(stack, folder):
     """A server that finds every thought wrong."""
     script = {"right": False, "thought": THOUGHT}
-    return [f"--aside.corrector.url={stack.enter_context(serving_prompts(lambda prompt, n: script)).url}"]
+    return [f"--auxiliary.corrector.url={stack.enter_context(serving_prompts(lambda prompt, n: script)).url}"]
 
 
 def spider_options(stack, folder):
@@ -435,7 +435,7 @@ def lessons_are_tried(run, rows):
     learned(run, rows)
     assert {one.guidance.text for one in helped(run)} == {LESSON["lesson"]}
     assert len(helped(run)) == 2 * sum(row["guide/writer_asked"] for row in rows)
-    assert all(row["aside/lessons_rows"] == row["guide/validated"] for row in rows)
+    assert all(row["auxiliary/lessons_rows"] == row["guide/validated"] for row in rows)
 
 
 def plans_are_followed(run, rows):
@@ -449,12 +449,12 @@ def plans_are_followed(run, rows):
 
 def failures_are_imitated_between_updates(run, rows):
     learned(run, rows)
-    assert any(row["aside/relift_rows"] == 2 and row["aside/relift_grad_norm"] > 0 for row in rows)
+    assert any(row["auxiliary/relift_rows"] == 2 and row["auxiliary/relift_grad_norm"] > 0 for row in rows)
 
 
 def thoughts_are_corrected(run, rows):
-    assert all(row["aside/gtr_asked"] == row["aside/gtr_rows"] == 32 for row in rows)
-    assert all(row["aside/gtr_grad_norm"] > 0 for row in rows)
+    assert all(row["auxiliary/gtr_asked"] == row["auxiliary/gtr_rows"] == 32 for row in rows)
+    assert all(row["auxiliary/gtr_grad_norm"] > 0 for row in rows)
 
 
 def unbalanced_groups_are_dropped(run, rows):
@@ -466,9 +466,9 @@ def unbalanced_groups_are_dropped(run, rows):
 def help_is_preferred_to_failures(run, rows):
     learned(run, rows)
     assert any(one.guidance for one, _ in scored(run))
-    first, *later = [row for row in rows if row["aside/pairs_rows"]]
-    assert first["aside/pairs_margin"] == pytest.approx(0, abs=1e-4)
-    assert all(abs(row["aside/pairs_margin"]) > 1e-6 for row in later)
+    first, *later = [row for row in rows if row["auxiliary/pairs_rows"]]
+    assert first["auxiliary/pairs_margin"] == pytest.approx(0, abs=1e-4)
+    assert all(abs(row["auxiliary/pairs_margin"]) > 1e-6 for row in later)
 
 
 def branches_share_turns(run, rows):
@@ -519,7 +519,7 @@ def attempts_are_imitated(run, rows):
 def the_oracles_attempt_follows_worse_ones(run, rows):
     attempts_are_imitated(run, rows)
     rows = [row for one in run.stages[1::2] for row in read_metrics(one.metrics)]
-    assert all(row["aside/rise_teacher_rows"] > 0 and row["aside/rise_teacher_loss"] > 0 for row in rows)
+    assert all(row["auxiliary/rise_teacher_rows"] > 0 and row["auxiliary/rise_teacher_loss"] > 0 for row in rows)
 
 
 def successes_are_imitated_between_reinforcements(run, rows):

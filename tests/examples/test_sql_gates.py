@@ -41,7 +41,7 @@ episodes = 4
 [policy]
 turn_tokens = 24
 context = 640
-lanes = 4
+concurrency = 4
 [learner]
 lr = 1e-3
 [credit]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.fuzz.budget import examples
 from tests.fuzz.texts import FORMATS, MARKS, TEXTS, action_texts
 from tests.helpers.growth import SIZES, assert_linear
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.read import parse, rewritten, said
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import ToolCall
@@ -41,11 +41,11 @@ SHORT = 6_000
 """Of processor time: what a busy machine adds to the longer text."""
 
 
-@pytest.mark.parametrize("notation", FORMATS)
+@pytest.mark.parametrize("tool_format", FORMATS)
 @examples(80)
 @given(text=action_texts(NAMES, ARGUMENTS))
-def test_every_text_is_read_or_refused_in_words(notation, text):
-    action = parse(text, TOOLS, notation)
+def test_every_text_is_read_or_refused_in_words(tool_format, text):
+    action = parse(text, TOOLS, tool_format)
     assert action.text == text
     assert bool(action.calls) is (action.parse_error is None)
     assert action.parse_error is None or action.parse_error.strip()
@@ -55,53 +55,53 @@ def test_every_text_is_read_or_refused_in_words(notation, text):
     said(text, set(NAMES))
 
 
-@pytest.mark.parametrize("notation", NOTATIONS)
+@pytest.mark.parametrize("tool_format", TOOL_FORMATS)
 @examples(30)
 @given(text=action_texts(NAMES, ARGUMENTS))
-def test_what_was_read_means_the_same_in_every_other_format(notation, text):
+def test_what_was_read_means_the_same_in_every_other_format(tool_format, text):
     action = parse(text, TOOLS)
-    if notation in ("command_line", "harmony") and len(action.calls) > 1:  # they have one call a turn
+    if tool_format in ("command_line", "harmony") and len(action.calls) > 1:  # they have one call a turn
         return
-    again = parse(rewritten(text, TOOLS, notation), TOOLS, notation)
+    again = parse(rewritten(text, TOOLS, tool_format), TOOLS, tool_format)
     if (
         action.calls
-        and NOTATIONS[notation].write(action.calls).strip()
-        and notation not in ("command_line", "qwen_coder")
+        and TOOL_FORMATS[tool_format].write(action.calls).strip()
+        and tool_format not in ("command_line", "qwen_coder")
     ):
         assert again.calls == action.calls
 
 
 @examples(60)
 @given(
-    notation=st.sampled_from(FORMATS),
+    tool_format=st.sampled_from(FORMATS),
     before=st.sampled_from(["", *MARKS]),
     repeated=st.lists(
         st.one_of(st.sampled_from(MARKS), TEXTS.filter(lambda text: len(text) < 30)), min_size=1, max_size=3
     ),
     after=st.sampled_from(["", *MARKS]),
 )
-def test_ten_times_the_text_takes_about_ten_times_as_long(notation, before, repeated, after):
+def test_ten_times_the_text_takes_about_ten_times_as_long(tool_format, before, repeated, after):
     unit = "".join(repeated) or " "
     texts = [before + (unit * (size // len(unit) + 1))[:size] + after for size in (SHORT, SHORT * SIZES)]
-    assert_linear(*(partial(understood, text, notation) for text in texts), unit)
+    assert_linear(*(partial(understood, text, tool_format) for text in texts), unit)
 
 
-def understood(text: str, notation: str) -> None:
+def understood(text: str, tool_format: str) -> None:
     """Read a text as calls, and as speech."""
-    parse(text, TOOLS, notation)
+    parse(text, TOOLS, tool_format)
     said(text, set(NAMES))
 
 
-def call_with_keys(notation: str, n: int) -> str:
+def call_with_keys(tool_format: str, n: int) -> str:
     rows = {f"row {number}": None for number in range(n)}
-    return NOTATIONS[notation].write([ToolCall(name="move", arguments={"steps": 1, "rows": rows})])
+    return TOOL_FORMATS[tool_format].write([ToolCall(name="move", arguments={"steps": 1, "rows": rows})])
 
 
-def speech(notation: str, n: int) -> str:
+def speech(tool_format: str, n: int) -> str:
     return "".join(f"Well, that is number {number}. " for number in range(n))
 
 
 @pytest.mark.parametrize(("made", "n"), [(call_with_keys, 20_000), (speech, 10_000)])
-@pytest.mark.parametrize("notation", NOTATIONS)
-def test_large_dictionaries_and_long_speech_are_read_in_time_that_grows_with_them(notation, made, n):
-    assert_linear(*(partial(understood, made(notation, size), notation) for size in (n, n * SIZES)), notation)
+@pytest.mark.parametrize("tool_format", TOOL_FORMATS)
+def test_large_dictionaries_and_long_speech_are_read_in_time_that_grows_with_them(tool_format, made, n):
+    assert_linear(*(partial(understood, made(tool_format, size), tool_format) for size in (n, n * SIZES)), tool_format)

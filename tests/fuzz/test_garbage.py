@@ -24,14 +24,14 @@ from turngate.agents.chat import TextChat
 from turngate.agents.policies.openai import OpenAIPolicy
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.server import ChatServer
-from turngate.envs.pool import EnvPool
-from turngate.envs.search.over_http import RetrievalClient
-from turngate.envs.search.retrievers import RetrieverFailed
-from turngate.envs.tooluse.domains.talk import UserSheet
-from turngate.envs.tooluse.mcp_world import McpHttp
+from turngate.envs.pool.pool import EnvPool
+from turngate.envs.search.engine.over_http import RetrievalClient
+from turngate.envs.search.engine.retrievers import RetrieverFailed
+from turngate.envs.tooluse.engine.mcp_world import McpHttp
+from turngate.envs.tooluse.generated.domains.talk import UserSheet
 from turngate.errors import ConfigError, EnvError, PolicyError
 from turngate.judging import Judge, JudgeSettings
-from turngate.judging.openai import OpenAISpeaker
+from turngate.judging.openai import OpenAITextModel
 from turngate.judging.user_models import ModelUser
 from turngate.rewards.judge import Fault, FaultKind
 from turngate.types import Ending
@@ -83,12 +83,12 @@ def chat(text):
 @kinds
 def test_a_policy_wrote_something_or_its_episode_cannot_be_used(server, name):
     server.kind, server.good = KINDS[name], chat("press a")
-    asks = ChatServer(f"{server.address}/v1", "m", lanes=1)
-    policy = OpenAIPolicy(asks, lanes=1, context=100, attempts=2, call_s=limit_s(name))
+    asks = ChatServer(f"{server.address}/v1", "m", concurrency=1)
+    policy = OpenAIPolicy(asks, concurrency=1, context=100, attempts=2, call_s=limit_s(name))
     policy._was_reached = True  # else the first failure says to check the address
 
     async def ask():
-        async with policy.lane():
+        async with policy.slot():
             return await policy.complete(REQUEST)
 
     if KINDS[name].fine:
@@ -103,8 +103,8 @@ def test_a_policy_wrote_something_or_its_episode_cannot_be_used(server, name):
 @pytest.mark.parametrize("name", ["a cut chunk", "a reset", "429", "never answers", "nested in it", "422"])
 def test_an_episode_whose_policy_is_down_is_not_a_failure_of_the_agent(server, name):
     server.kind, server.good = KINDS[name], chat("press a")
-    asks = ChatServer(f"{server.address}/v1", "m", lanes=1)
-    policy = OpenAIPolicy(asks, lanes=1, context=100, attempts=2, call_s=limit_s(name))
+    asks = ChatServer(f"{server.address}/v1", "m", concurrency=1)
+    policy = OpenAIPolicy(asks, concurrency=1, context=100, attempts=2, call_s=limit_s(name))
     policy._was_reached = True
 
     async def play():
@@ -128,8 +128,8 @@ def test_a_judge_has_a_verdict_or_it_is_missing(server, name):
     settings = JudgeSettings(call_s=limit, deadline_s=2 * LONG_S, attempts=2, backoff_s=0.001, backoff_max_s=0.001)
 
     async def ask():
-        async with OpenAISpeaker(f"{server.address}/v1", "m", lanes=8) as speaker:
-            return await Judge(speaker, settings=settings).pointwise([item(0)], CRITERION)
+        async with OpenAITextModel(f"{server.address}/v1", "m", concurrency=8) as text_model:
+            return await Judge(text_model, settings=settings).pointwise([item(0)], CRITERION)
 
     if name in MISTAKES:
         with pytest.raises(ConfigError, match="check the address"):

@@ -20,11 +20,11 @@ from tests.fuzz.request import REQUEST
 from tests.fuzz.texts import TEXTS, json_texts
 from turngate.agents.policies.openai import OpenAIPolicy
 from turngate.agents.server import ChatServer
-from turngate.envs.search.over_http import RetrievalClient
-from turngate.envs.search.retrievers import RetrieverFailed
+from turngate.envs.search.engine.over_http import RetrievalClient
+from turngate.envs.search.engine.retrievers import RetrieverFailed
 from turngate.errors import ConfigError, EpisodeError
-from turngate.judging.openai import OpenAISpeaker
-from turngate.judging.speaker import Ask
+from turngate.judging.openai import OpenAITextModel
+from turngate.judging.text_model import Ask
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 CHAT = {
@@ -145,19 +145,19 @@ def test_a_retrieval_server_found_something_or_is_down(server, reply):
 
 
 @pytest.fixture(scope="module")
-def asking(server) -> Iterator[tuple[asyncio.Runner, OpenAIPolicy, OpenAISpeaker]]:
+def asking(server) -> Iterator[tuple[asyncio.Runner, OpenAIPolicy, OpenAITextModel]]:
     """A loop, and what is opened in it once, because that takes longer than a question."""
     url = address(server, "v1")
-    speaker = OpenAISpeaker(url, "m")
+    text_model = OpenAITextModel(url, "m")
     with asyncio.Runner() as runner:
-        policy = OpenAIPolicy(ChatServer(url, "m", lanes=2), lanes=2, context=100, attempts=1, call_s=5.0)
+        policy = OpenAIPolicy(ChatServer(url, "m", concurrency=2), concurrency=2, context=100, attempts=1, call_s=5.0)
         policy._was_reached = True  # else the first failure says to check the address
-        lane = policy.lane()
-        runner.run(speaker.__aenter__())
-        runner.run(lane.__aenter__())
-        yield runner, policy, speaker
-        runner.run(lane.__aexit__(None, None, None))
-        runner.run(speaker.__aexit__(None, None, None))
+        slot = policy.slot()
+        runner.run(text_model.__aenter__())
+        runner.run(slot.__aenter__())
+        yield runner, policy, text_model
+        runner.run(slot.__aexit__(None, None, None))
+        runner.run(text_model.__aexit__(None, None, None))
 
 
 @examples(100)
@@ -165,10 +165,10 @@ def asking(server) -> Iterator[tuple[asyncio.Runner, OpenAIPolicy, OpenAISpeaker
 @example(reply=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n{}")  # raised what it was not made for
 def test_a_judge_said_something_or_gave_no_reply(server, asking, reply):
     server.reply = reply
-    runner, _, speaker = asking
+    runner, _, text_model = asking
     question = Ask(name="q", prompt="Right?", seed=1, temperature=0.0, max_tokens=8)
     try:
-        said = runner.run(asyncio.wait_for(speaker.say(question), 60))
+        said = runner.run(asyncio.wait_for(text_model.say(question), 60))
     except ConfigError as error:
         refuse_unless_wrong_address(reply, error)
         return
@@ -184,7 +184,7 @@ def test_a_policy_wrote_something_or_the_episode_cannot_be_used(server, asking, 
     runner, policy, _ = asking
 
     async def ask():
-        async with policy.lane():
+        async with policy.slot():
             return await policy.complete(REQUEST)
 
     try:

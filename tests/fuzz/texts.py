@@ -4,7 +4,7 @@ import json
 
 from hypothesis import strategies as st
 
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 
 MARKS = [
     *("<function=", "</function>", "<parameter=", "</parameter>", ">", "<tool_call>", "</tool_call>", "<think>"),
@@ -101,4 +101,4 @@ def action_texts(names: list[str], arguments: list[str]) -> st.SearchStrategy[st
     )
 
 
-FORMATS = ["", *NOTATIONS]
+FORMATS = ["", *TOOL_FORMATS]

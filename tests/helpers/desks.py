@@ -8,7 +8,7 @@ import numpy as np
 from tests.helpers import models
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.scripted import ScriptedPolicy
-from turngate.examine.base import Desk
+from turngate.examine.base import ExamineContext
 from turngate.examine.run import Examining
 from turngate.types import Action, Completion, EndedBy, Evidence, Group, Task
 
@@ -16,7 +16,7 @@ from turngate.types import Action, Completion, EndedBy, Evidence, Group, Task
 class Said(Policy):
     """Gives texts with the log-probabilities that they are to have, in the order of the requests."""
 
-    lanes = 1
+    concurrency = 1
 
     def __init__(self, *said):
         self.said, self.requests, self.released = list(said), [], []
@@ -42,7 +42,7 @@ def silent():
 
 
 def desk(policy=None, *, step=7, seed=1, answer=lambda trajectory: None, **more):
-    return Desk(player=models.player(policy or silent()), step=step, seed=seed, answer=answer, **more)
+    return ExamineContext(player=models.player(policy or silent()), step=step, seed=seed, answer=answer, **more)
 
 
 def examine(examiner, groups, at):

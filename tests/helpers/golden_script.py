@@ -66,7 +66,7 @@ class GoldenScript(PolicyPart):
 class Script(Policy):
     """Says the lines of an episode, and the last one again where there are no more."""
 
-    name, lanes = "golden", 1
+    name, concurrency = "golden", 1
 
     def __init__(self, lines: Callable[[str, int], tuple[str, ...]]) -> None:
         self._lines = lines

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tests.helpers import models
-from turngate.agents.forced import Entry, Forced
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.trainer.guidance import Guide, GuidePart, Plan
 from turngate.types import Guidance, ScoredGroup, Task
 
@@ -42,7 +42,7 @@ def solution(n: int) -> list[list[str]]:
 
 
 def guidance_of(entry: Entry) -> Guidance | None:
-    return entry.guidance if isinstance(entry, Forced) else entry
+    return entry.guidance if isinstance(entry, PrefixTurns) else entry
 
 
 def group_of(entries: Sequence[Entry], outcomes: Sequence[float | None], task: Task = TASK) -> ScoredGroup:

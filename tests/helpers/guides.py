@@ -1,6 +1,6 @@
 """A guide for runs of tests, named by its path in a config."""
 
-from turngate.agents.forced import Forced
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.trainer.guidance import Guide, GuidePart, Plan
 from turngate.types import Guidance
 
@@ -24,5 +24,5 @@ class HelpsOneGuide(Guide):
         text = self.helpers.hint(task, self.level)
         hint = Guidance(kind="hint", level=self.level, text=text, source="env") if text else None
         first = tuple(self.helpers.solutions(task)[0][:1])
-        prefix = Forced(turns=first, guidance=Guidance(kind="prefix", level=1, text="", source="oracle"))
+        prefix = PrefixTurns(turns=first, guidance=Guidance(kind="prefix", level=1, text="", source="oracle"))
         return Plan(entries=[hint, *[None] * (group_size - 2), prefix])

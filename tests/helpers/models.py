@@ -14,7 +14,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs.lock import COLOURS, KEYS, LockEnv, LockTasks
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import (
     Action,
@@ -81,7 +81,7 @@ def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, se
     """Trajectories of ``n_tasks`` groups, end to end."""
 
     async def go():
-        async with EnvPool(make_env, size=policy.lanes) as pool:
+        async with EnvPool(make_env, size=policy.concurrency) as pool:
             who = player(policy, limits=limits, **sampling)
             groups = await play_groups(who, pool, tasks(n_tasks), [[None] * siblings] * n_tasks, seed=seed)
         return [trajectory for group in groups for trajectory in group.trajectories]
@@ -89,8 +89,8 @@ def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, se
     return asyncio.run(asyncio.wait_for(go(), most_s))
 
 
-def local(source=None, *, lanes=5, order="fixed"):
-    return LocalPolicy(source if source is not None else model(), chat(), lanes=lanes, order=order)
+def local(source=None, *, concurrency=5, order="fixed"):
+    return LocalPolicy(source if source is not None else model(), chat(), concurrency=concurrency, order=order)
 
 
 def learner(source=None, *, lr=1e-3, **settings):

@@ -68,7 +68,7 @@ def learned(run, rows):
 
 def a_scorer_is_fitted_and_chooses(run, rows):
     for collected, verified, imitated in zip(*[iter(run.stages)] * 3, strict=True):
-        assert any(row["aside/pairs_rows"] for row in read_metrics(verified.metrics))
+        assert any(row["auxiliary/pairs_rows"] for row in read_metrics(verified.metrics))
         settings = load(imitated.config)
         assert (settings.model, settings.reward_model.model) == (str(collected.model), str(verified.model))
         learned(imitated, read_metrics(imitated.metrics))
@@ -107,7 +107,7 @@ def what_was_collected_is_compared_and_then_played_on(run, rows):
     parts = [stages_that(run, name) for name in ("collect", "tao", "rl")]
     for collected, compared, played in zip(*parts, strict=True):
         assert load(compared.config).episodes.runs == (collected.path,)
-        assert any(row["aside/pairs_pairs"] > 0 for row in read_metrics(compared.metrics))
+        assert any(row["auxiliary/pairs_pairs"] > 0 for row in read_metrics(compared.metrics))
         assert load(played.config).model == str(compared.model)
         assert weights(collected.model) != weights(compared.model)
         assert [Store(one.path).steps("train") for one in (compared, played)] == [[], [1, 2]]

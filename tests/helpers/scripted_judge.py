@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 
-from turngate.judging import Judge, JudgeSettings, Reply, Speaker
+from turngate.judging import Judge, JudgeSettings, Reply, TextModel
 from turngate.rewards.judge import Criterion, Fault, FaultKind, JudgeId, item_of_text
 from turngate.rewards.judge.fence import WORD_MARK
 
@@ -14,11 +14,11 @@ NO = {"evidence": [], "verdict": "no", "score": 1}
 DOWN = Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail="status 500"))
 
 
-class Scripted(Speaker):
+class Scripted(TextModel):
     """Answers ``script(prompt, n)``, the n-th call with that question: an object, a text or a Reply."""
 
-    def __init__(self, script, *, name="scripted", version="1", lanes=4):
-        self.judge, self.lanes, self.script = JudgeId(name=name, version=version), lanes, script
+    def __init__(self, script, *, name="scripted", version="1", concurrency=4):
+        self.judge, self.concurrency, self.script = JudgeId(name=name, version=version), concurrency, script
         self.asks, self.counts = [], {}
 
     async def say(self, ask):

@@ -20,7 +20,7 @@ from tests.helpers.scripted_judge import CRITERION, items, nonce
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
-from turngate.judging import Ask, ModelJudge, PolicySpeaker
+from turngate.judging import Ask, ModelJudge, PolicyTextModel
 from turngate.rewards.judge import JudgeId, item_of_text, pointwise
 from turngate.rewards.judge.injections import INJECTIONS
 from turngate.rewards.judge.items import MASTER_KEYS, NULL_ANSWERS
@@ -55,7 +55,7 @@ def learn_to_say_no(steps=220):
     return model.eval(), tokenizer
 
 
-class Reciting(PolicySpeaker):
+class Reciting(PolicyTextModel):
     """Puts the nonce of the question into what the model says: it is too small to learn to repeat one."""
 
     async def say(self, ask):
@@ -68,15 +68,18 @@ class TinyJudge(ModelJudge):
 
     type: Literal["tests.helpers.tiny_judge:TinyJudge"] = "tests.helpers.tiny_judge:TinyJudge"
 
-    def speaker(self, player):
-        plain = super().speaker(player)
+    def text_model(self, player):
+        plain = super().text_model(player)
         return Reciting(plain._policy, plain._chat, plain.judge, context=plain._context)
 
 
-def speaker(model, tokenizer, *, lanes=4):
+def text_model(model, tokenizer, *, concurrency=4):
     chat = Chat(tokenizer)
     return Reciting(
-        LocalPolicy(model, chat, lanes=lanes, order="ready"), chat, JudgeId(name="tiny", version="1"), context=CONTEXT
+        LocalPolicy(model, chat, concurrency=concurrency, order="ready"),
+        chat,
+        JudgeId(name="tiny", version="1"),
+        context=CONTEXT,
     )
 
 
@@ -89,7 +92,7 @@ class Service:
     def __init__(self, folder):
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.speaker = speaker(*tiny.load(folder, dtype="float32"), lanes=16)
+        self.text_model = text_model(*tiny.load(folder, dtype="float32"), concurrency=16)
         self.seen = Counter()
 
     def complete(self, body):
@@ -103,8 +106,8 @@ class Service:
         return asyncio.run_coroutine_threadsafe(self._say(ask), self.loop).result(60)
 
     async def _say(self, ask):
-        async with self.speaker.lane():
-            return await self.speaker.say(ask)
+        async with self.text_model.slot():
+            return await self.text_model.say(ask)
 
 
 def completion(content, reason="stop", refusal=None):

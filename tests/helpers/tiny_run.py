@@ -19,7 +19,7 @@ lr = 5e-3
 [policy]
 turn_tokens = 8
 context = 256
-lanes = 8
+concurrency = 8
 {policy}
 """
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Expander, Forest
-from turngate.trainer.pack import Aggregate, pack
+from turngate.trainer.batch.pack import Aggregate, pack
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.signals.base import Signal, Signals
-from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,
     Completion,

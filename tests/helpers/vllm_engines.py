@@ -25,10 +25,10 @@ def model(seed=0):
     return made
 
 
-def policy(source, *, lanes=5, **settings):
+def policy(source, *, concurrency=5, **settings):
     """A policy whose server takes faults (``planted_vllm``). ``settings`` of the part."""
-    settings = {"extra": {"max_num_batched_tokens": 256}, **settings}  # fewer than all lanes may ask for at once
-    part = VLLMPolicyPart(python=vllm_venv.PYTHON, context=models.LIMITS.context, lanes=lanes, **settings)
+    settings = {"extra": {"max_num_batched_tokens": 256}, **settings}  # fewer than all slots may ask for at once
+    part = VLLMPolicyPart(python=vllm_venv.PYTHON, context=models.LIMITS.context, concurrency=concurrency, **settings)
     opened = part.open(source, models.chat())
     server = {"server": "tests.helpers.planted_vllm:serve", "search": [str(ROOT)]}
     opened._settings = replace(opened._settings, **server)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from turngate.trainer.tried_passes import TriedPass, TriedPasses, WarmStartRecord
+from turngate.trainer.evaluation.validation_passes import TriedPass, TriedPasses, WarmStartRecord
 
 
 def one(number: int, sampled: float, greedy: float, phase: Any = "constant") -> TriedPass:

@@ -133,10 +133,10 @@ def test_closing_lets_nobody_wait():
 
 
 def test_a_speaker_that_does_not_open_is_told_at_once(monkeypatch):
-    async def broken(speaker):
+    async def broken(text_model):
         raise ConfigError("no such file")
 
     who = judge(fair)
-    monkeypatch.setattr(type(who.speaker), "__aenter__", broken)
+    monkeypatch.setattr(type(who.text_model), "__aenter__", broken)
     with pytest.raises(ConfigError, match="no such file"), BlockingJudge(who):
         pass

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers import models
-from turngate.agents.forced import Forced
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.server import Said, read_completion
-from turngate.judging.blocking_speaker import BlockingSpeaker
+from turngate.judging.blocking_text_model import BlockingTextModel
 from turngate.judging.offline import FunctionJudge, recorded_replies
-from turngate.judging.speaker import Reply
+from turngate.judging.text_model import Reply
 from turngate.judging.user_models import read_reply
 from turngate.rewards.judge import read_object
 from turngate.store import write_json_atomic
-from turngate.trainer.aside.thoughts import read_correction
+from turngate.trainer.auxiliary.thoughts import read_correction
 from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import Guidance, Task, derive_seed
@@ -46,11 +46,11 @@ def remembered(folder):
     """A reply that is asked for, and one that was kept in a file before this was repaired."""
     kept, texts = folder / "kept.jsonl", []
     for _ in range(2):
-        speaker = BlockingSpeaker(
+        text_model = BlockingTextModel(
             FunctionJudge(path=f"{__name__}:half"), role="x", identity={}, deadline_s=5, cache=kept
         )
-        texts.append(speaker.told("p").text)
-        speaker.close()
+        texts.append(text_model.told("p").text)
+        text_model.close()
         kept.write_text(kept.read_text().replace("?", r"\ud800"))
     assert "ud800" in kept.read_text()
     return texts
@@ -58,7 +58,7 @@ def remembered(folder):
 
 def guided(entry):
     (kept,) = LeakGuard().allowed(TASK, Plan(entries=[entry])).entries
-    return kept.guidance.text if isinstance(kept, Forced) else kept.text
+    return kept.guidance.text if isinstance(kept, PrefixTurns) else kept.text
 
 
 def written(folder):
@@ -68,7 +68,7 @@ def written(folder):
 
 CALL = {"function": {"name": HALF, "arguments": {"x": HALF}}}
 ENTRIES = {
-    "a reply of any speaker": lambda folder: Reply(text=HALF).text,
+    "a reply of any text model": lambda folder: Reply(text=HALF).text,
     "a recorded reply": recorded,
     "a reply asked for inside of an environment": remembered,
     "a model user's line": lambda folder: read_reply(f"MOOD: 0\nSAY: {HALF}").text,
@@ -83,7 +83,7 @@ ENTRIES = {
     "a key in a reply": lambda folder: list(read_object(r'{"a \ud800 b": 1}')),
     "a corrected thought": lambda folder: read_correction(r'{"right": false, "thought": "a \ud800 b"}'),
     "help of a guide": lambda folder: guided(GUIDANCE),
-    "help after a forced beginning": lambda folder: guided(Forced(turns=("press a",), guidance=GUIDANCE)),
+    "help after a forced beginning": lambda folder: guided(PrefixTurns(turns=("press a",), guidance=GUIDANCE)),
     "a file of a run": written,
 }
 

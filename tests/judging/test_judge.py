@@ -1,4 +1,4 @@
-"""The live judge against a scripted speaker: every question, every guard, every count."""
+"""The live judge against a scripted text model: every question, every guard, every count."""
 
 import asyncio
 import json
@@ -68,9 +68,9 @@ def test_verdicts_come_in_order_beside_canaries():
 
 
 def test_canaries_stand_anywhere_in_the_batch():
-    who = judge(fair, lanes=1)
+    who = judge(fair, concurrency=1)
     pointwise(who, items(12))
-    places = [at for at, ask in enumerate(who.speaker.asks) if is_null(ask.prompt)]
+    places = [at for at, ask in enumerate(who.text_model.asks) if is_null(ask.prompt)]
     assert len(places) == 5
     assert places not in ([0, 1, 2, 3], [12, 13, 14, 15])
 
@@ -87,7 +87,7 @@ def test_nothing_open_asks_nobody():
     who = judge(fair)
     assert pointwise(who, [item_of_text("k", "t", ".")]).tally.n_calls == 0
     assert pointwise(who, []).answers == ()
-    assert who.speaker.asks == []
+    assert who.text_model.asks == []
 
 
 def test_equal_work_is_asked_about_once():
@@ -99,9 +99,9 @@ def test_equal_work_is_asked_about_once():
 
 def test_the_same_seed_asks_the_same():
     def asked(seed):
-        who = judge(fair, seed=seed, lanes=1)
+        who = judge(fair, seed=seed, concurrency=1)
         pointwise(who)
-        return who.speaker.asks
+        return who.text_model.asks
 
     assert asked(3) == asked(3)
     assert asked(3) != asked(4)
@@ -162,7 +162,7 @@ def test_a_known_verdict_is_not_asked_for_again(tmp_path):
     one, two = pointwise(first), pointwise(again)
     assert one.answers == two.answers
     assert (two.tally.n_cached, two.tally.n_calls, two.tally.n_canaries) == (3, 0, 0)
-    assert again.speaker.asks == []
+    assert again.text_model.asks == []
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_only_doubtful_verdicts_are_put_to_the_vote():
     assert [answer.passed for answer in judged.answers] == [True, False, True]
     assert judged.answers[1].score == pytest.approx((0.6 + 0.1 + 0.1) / 3)
     assert judged.tally.n_calls == (3 + 5) + (2 + 5)
-    assert sorted(ask.temperature for ask in who.speaker.asks) == [0.0] * 8 + [0.7] * 7
+    assert sorted(ask.temperature for ask in who.text_model.asks) == [0.0] * 8 + [0.7] * 7
 
 
 def test_a_judge_that_is_fooled_only_when_it_votes_voids_the_batch():

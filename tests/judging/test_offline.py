@@ -1,4 +1,4 @@
-"""Speakers without a model: what they say, what they decline, and what is no such file or function."""
+"""TextModels without a model: what they say, what they decline, and what is no such file or function."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from turngate.rewards.judge import FaultKind
 
 
 def say(part, prompt):
-    return asyncio.run(part.speaker(None).say(Ask(name="a", prompt=prompt, seed=0, max_tokens=9)))
+    return asyncio.run(part.text_model(None).say(Ask(name="a", prompt=prompt, seed=0, max_tokens=9)))
 
 
 def honest(prompt):
@@ -29,7 +29,7 @@ def test_a_recorded_reply_is_found_by_its_prompt(tmp_path):
     assert (say(part, " a b").text, say(part, "a b").tokens, say(part, "d").tokens) == ("c", 2, None)
     other = say(part, "a  b")
     assert (other.fault.kind, other.again) == (FaultKind.REFUSAL, False)
-    assert (part.speaker(None).judge.name, part.speaker(None).judge.version) == ("r.jsonl", "2")
+    assert (part.text_model(None).judge.name, part.text_model(None).judge.version) == ("r.jsonl", "2")
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_a_file_of_another_form(tmp_path, text, problem):
     file = tmp_path / "r.jsonl"
     file.write_text(text)
     with pytest.raises(UserError, match=problem):
-        RecordedJudge(file=file).speaker(None)
+        RecordedJudge(file=file).text_model(None)
 
 
 def test_a_function_judges():
     part = FunctionJudge(path=f"{__name__}:honest")
-    judged = asyncio.run(Judge(part.speaker(None), settings=FAST).pointwise(items(2), CRITERION))
+    judged = asyncio.run(Judge(part.text_model(None), settings=FAST).pointwise(items(2), CRITERION))
     assert [answer.passed for answer in judged.answers] == [True, True]
 
 
@@ -70,4 +70,4 @@ def test_a_function_that_does_not_answer(path, problem):
 @pytest.mark.parametrize("path", [f"{__name__}:NUMBER", f"{__name__}:nobody", "no_such_module:x"])
 def test_what_is_no_function_is_refused(path):
     with pytest.raises(UserError, match=r"not a function|nobody|no_such_module"):
-        FunctionJudge(path=path).speaker(None)
+        FunctionJudge(path=path).text_model(None)

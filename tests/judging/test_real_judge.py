@@ -12,7 +12,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.server import MAX_WAIT_S, read_completion, retry_after
 from turngate.errors import ConfigError, PolicyError
-from turngate.judging import Judge, JudgeSettings, OpenAISpeaker, PolicySpeaker, VerdictCache
+from turngate.judging import Judge, JudgeSettings, OpenAITextModel, PolicyTextModel, VerdictCache
 from turngate.judging.openai import reply_of
 from turngate.rewards.judge import Fault, FaultKind, JudgeId, item_of_text, verdict_facts
 
@@ -33,20 +33,20 @@ def kinds(judged):
 
 
 def test_a_real_model_gives_real_verdicts(trained, tmp_path):
-    speaker = tiny_judge.speaker(*trained)
+    text_model = tiny_judge.text_model(*trained)
     cache = VerdictCache(tmp_path / "c")
-    judged = run(Judge(speaker, settings=SETTINGS, cache=cache).pointwise(items(5), CRITERION))
+    judged = run(Judge(text_model, settings=SETTINGS, cache=cache).pointwise(items(5), CRITERION))
     assert kinds(judged) == [False] * 5
     assert (judged.tally.n_calls, judged.tally.n_missed, dict(judged.tally.faults)) == (10, 0, {})
-    assert verdict_facts("right", judged.answers[0], speaker.judge)[0].value is False
-    again = run(Judge(speaker, settings=SETTINGS, cache=cache).pointwise(items(5), CRITERION))
+    assert verdict_facts("right", judged.answers[0], text_model.judge)[0].value is False
+    again = run(Judge(text_model, settings=SETTINGS, cache=cache).pointwise(items(5), CRITERION))
     assert (again.answers, again.tally.n_calls) == (judged.answers, 0)
 
 
 def test_a_model_that_learned_nothing_gives_none(trained):
     _, tokenizer = trained
     model = tiny.random_model(tokenizer, layers=1, width=32, heads=2, context=tiny_judge.CONTEXT, seed=1)
-    judged = run(Judge(tiny_judge.speaker(model, tokenizer), settings=SETTINGS).pointwise(items(2), CRITERION))
+    judged = run(Judge(tiny_judge.text_model(model, tokenizer), settings=SETTINGS).pointwise(items(2), CRITERION))
     assert kinds(judged) == [FaultKind.VOID] * 2  # no canary could be measured either
     assert judged.tally.faults[FaultKind.CUT_OFF] == judged.tally.n_calls == 2 * (2 + 5)
 
@@ -57,16 +57,16 @@ def test_the_same_seed_gives_the_same_words(trained):
     warm = SETTINGS.model_copy(update=dict(temperature=1.0, max_tokens=8))
 
     def words(seed):
-        speaker, heard = tiny_judge.speaker(model, tokenizer), []
-        say = speaker.say
+        text_model, heard = tiny_judge.text_model(model, tokenizer), []
+        say = text_model.say
 
         async def listen(ask):
             reply = await say(ask)
             heard.append((ask.name, reply.text))
             return reply
 
-        speaker.say = listen
-        run(Judge(speaker, seed=seed, settings=warm).pointwise(items(2), CRITERION))
+        text_model.say = listen
+        run(Judge(text_model, seed=seed, settings=warm).pointwise(items(2), CRITERION))
         return sorted(heard)
 
     assert words(1) == words(1)
@@ -75,22 +75,22 @@ def test_the_same_seed_gives_the_same_words(trained):
 
 def test_two_judges_share_one_policy(trained):
     """They ask the same questions at the same time."""
-    speaker = tiny_judge.speaker(*trained, lanes=8)
+    text_model = tiny_judge.text_model(*trained, concurrency=8)
 
     async def both():
-        one, two = (Judge(speaker, settings=SETTINGS) for _ in range(2))
-        speaker.lanes = 3
+        one, two = (Judge(text_model, settings=SETTINGS) for _ in range(2))
+        text_model.concurrency = 3
         return await asyncio.gather(one.pointwise(items(3), CRITERION), two.pointwise(items(3), CRITERION))
 
     assert [kinds(judged) for judged in run(both())] == [[False] * 3] * 2
 
 
 def test_a_call_that_takes_too_long_is_withdrawn_and_the_policy_goes_on(trained):
-    speaker = tiny_judge.speaker(*trained)
+    text_model = tiny_judge.text_model(*trained)
 
     async def go():
-        hurried = Judge(speaker, settings=SETTINGS.model_copy(update=dict(call_s=1e-4, attempts=2)))
-        calm = Judge(speaker, settings=SETTINGS)
+        hurried = Judge(text_model, settings=SETTINGS.model_copy(update=dict(call_s=1e-4, attempts=2)))
+        calm = Judge(text_model, settings=SETTINGS)
         return await hurried.pointwise(items(3), CRITERION), await calm.pointwise(items(3), CRITERION)
 
     late, judged = run(go())
@@ -100,8 +100,8 @@ def test_a_call_that_takes_too_long_is_withdrawn_and_the_policy_goes_on(trained)
 
 
 def test_work_that_does_not_fit_is_missing_and_not_retried(trained):
-    speaker = tiny_judge.speaker(*trained)
-    judged = run(Judge(speaker, settings=SETTINGS).pointwise([item(0), item(1, "the answer is 1" * 300)], CRITERION))
+    text_model = tiny_judge.text_model(*trained)
+    judged = run(Judge(text_model, settings=SETTINGS).pointwise([item(0), item(1, "the answer is 1" * 300)], CRITERION))
     assert kinds(judged) == [False, FaultKind.UNAVAILABLE]
     assert "exceed the context of 1200" in judged.answers[1].detail
 
@@ -111,8 +111,8 @@ def test_a_policy_that_fails_is_a_judge_that_is_unavailable(trained):
         raise PolicyError("no line left")
 
     chat = Chat(trained[1])
-    speaker = PolicySpeaker(ScriptedPolicy(broken, chat), chat, JudgeId(name="s", version="1"), context=10**6)
-    judged = run(Judge(speaker, settings=SETTINGS).pointwise([item(0)], CRITERION))
+    text_model = PolicyTextModel(ScriptedPolicy(broken, chat), chat, JudgeId(name="s", version="1"), context=10**6)
+    judged = run(Judge(text_model, settings=SETTINGS).pointwise([item(0)], CRITERION))
     assert judged.tally.faults[FaultKind.UNAVAILABLE] == 2 * (1 + 5)
 
 
@@ -121,8 +121,8 @@ def test_a_policy_that_fails_is_a_judge_that_is_unavailable(trained):
 
 def ask_server(url, model, *, some=None, settings=SETTINGS, **options):
     async def go():
-        async with OpenAISpeaker(url, model, lanes=4, **options) as speaker:
-            return await Judge(speaker, settings=settings).pointwise(items(2) if some is None else some, CRITERION)
+        async with OpenAITextModel(url, model, concurrency=4, **options) as text_model:
+            return await Judge(text_model, settings=settings).pointwise(items(2) if some is None else some, CRITERION)
 
     return run(go())
 
@@ -177,10 +177,10 @@ def test_nobody_at_the_address():
 
 def test_an_address_is_an_address_and_connections_are_opened_first():
     with pytest.raises(ConfigError, match="'localhost:8000' is not the address of a server"):
-        OpenAISpeaker("localhost:8000", "m")
-    speaker = OpenAISpeaker("http://localhost:1/v1", "m")
+        OpenAITextModel("localhost:8000", "m")
+    text_model = OpenAITextModel("http://localhost:1/v1", "m")
     with pytest.raises(RuntimeError, match="not open"):
-        run(Judge(speaker, settings=SETTINGS).pointwise(items(1), CRITERION))
+        run(Judge(text_model, settings=SETTINGS).pointwise(items(1), CRITERION))
 
 
 def read_reply(body):

@@ -6,9 +6,9 @@ import pytest
 
 import turngate
 from tests.helpers.chat_server import completion, serving_prompts, slow
-from turngate.envs.tooluse.domains.talk import Exchange, UserSheet
+from turngate.envs.tooluse.generated.domains.talk import Exchange, UserSheet
 from turngate.errors import EnvError, UserError
-from turngate.judging.blocking_speaker import THREAD
+from turngate.judging.blocking_text_model import THREAD
 from turngate.judging.user_models import ModelUser, read_reply, user_prompt
 from turngate.rewards.judge.fence import WORD_MARK
 from turngate.rewards.judge.verdicts import SILENCED

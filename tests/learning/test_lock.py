@@ -16,18 +16,18 @@ from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.rollout import TokenLimits
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv, LockTasks
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.trainer.ahead import training_of
 from turngate.trainer.credit import grpo, turn_gae
 from turngate.trainer.credit.control import shuffle_between_trajectories
 from turngate.trainer.credit.turn_gae import value_targets
-from turngate.trainer.evaluate import evaluate
-from turngate.trainer.filters import varied
+from turngate.trainer.evaluation.evaluate import evaluate
+from turngate.trainer.filters.parts import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.learner import Critic
 from turngate.trainer.loss import PolicyLoss, Truncated
-from turngate.trainer.run_parts import Run
+from turngate.trainer.run import Run
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.values import Values
 from turngate.trainer.torch.learner import TorchLearner
@@ -51,7 +51,7 @@ def ignorant(request):
 @pytest.fixture(scope="module")
 def start():
     """A model after the warm start."""
-    policy = ScriptedPolicy(ignorant, models.chat(), lanes=8)
+    policy = ScriptedPolicy(ignorant, models.chat(), concurrency=8)
     shown = models.play(policy, make_env=LockEnv, n_tasks=200, siblings=1)
     model = models.plain_model()
     learner = TorchLearner(model, lr=1e-2)
@@ -83,7 +83,7 @@ def success_after(model, steps, credit, seed=0, critic=None, ahead=0):
     """Success on held-out tasks after ``steps`` updates; ``model`` is not touched. A critic sees every group."""
     learner = TorchLearner(copy.deepcopy(model), lr=3e-3, critic=critic)
     values = (Values(learner=learner, targets=partial(value_targets, lam=1.0)),) if critic else ()
-    player = models.player(LocalPolicy(copy.deepcopy(model), models.chat(), lanes=64), limits=LIMITS)
+    player = models.player(LocalPolicy(copy.deepcopy(model), models.chat(), concurrency=64), limits=LIMITS)
 
     async def go():
         async with EnvPool(LockEnv, size=64) as pool:

@@ -4,9 +4,9 @@ import csv
 
 from tests.helpers.command_line import turngate
 from turngate.config import dump, parse
-from turngate.evaluations import add_evaluation
 from turngate.report.episodes import COLUMNS
-from turngate.trainer.evaluate import Evaluation
+from turngate.trainer.evaluation.evaluate import Evaluation
+from turngate.trainer.evaluation.evaluations_file import add_evaluation
 
 
 def played(success_B, *, temperature=1.0, unusable=0):

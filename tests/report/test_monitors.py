@@ -13,7 +13,7 @@ from turngate.report import monitors
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors
 from turngate.report.summary import write_report
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.trainer.alarm_log import AlarmLog, Raised
+from turngate.trainer.checks.alarm_log import AlarmLog, Raised
 
 SPAM = Alarm(
     name="tool_spam",

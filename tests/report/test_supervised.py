@@ -10,11 +10,11 @@ from tests.helpers.command_line import turngate
 from tests.helpers.warm_starts import one, passes
 from turngate.config import dump, parse
 from turngate.errors import ShapeError
-from turngate.evaluations import add_evaluation
 from turngate.report.supervised import CUT_OFF, times_as_many
 from turngate.runs import RunFolder
-from turngate.trainer.evaluate import Evaluation
-from turngate.trainer.tried_passes import write_passes
+from turngate.trainer.evaluation.evaluate import Evaluation
+from turngate.trainer.evaluation.evaluations_file import add_evaluation
+from turngate.trainer.evaluation.validation_passes import write_passes
 
 CURVE = [(200, 0.2), (400, 0.4), (1600, 0.6)]
 

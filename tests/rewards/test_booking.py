@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.rewards.gates import NeedsOutcome, SuccessOnly, cap_process, needs_outcome, requires, veto
-from turngate.rewards.ladders import Hierarchical
+from turngate.rewards.gates.ladders import Hierarchical
+from turngate.rewards.gates.shares import Soft, Trust
+from turngate.rewards.gates.whole_kinds import NeedsOutcome, SuccessOnly, cap_process, needs_outcome, requires, veto
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.rewards.shares import Soft, Trust
 from turngate.types import Ending, Evidence, Record
 
 SOLVED = FromEvidence(name="solved", evidence="solved", kind="outcome")

@@ -12,18 +12,18 @@ import re
 from pathlib import Path
 
 from tests.helpers.scripted_judge import written
-from turngate.judging import PolicyJudge, PolicySpeaker, Reply
+from turngate.judging import PolicyJudge, PolicyTextModel, Reply
 
 
 class Articulate(PolicyJudge):
     """The policy, with words."""
 
-    def speaker(self, player):
+    def text_model(self, player):
         """Asks the running policy."""
         return Articulated(player.policy, player.chat, context=self.context)
 
 
-class Articulated(PolicySpeaker):
+class Articulated(PolicyTextModel):
     """Remembers how often it was asked under which weights."""
 
     def __init__(self, policy, chat, *, context):

@@ -19,7 +19,7 @@ from turngate.agents.rollout import TokenLimits
 from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.run.job import Job
-from turngate.trainer.pack import pack
+from turngate.trainer.batch.pack import pack
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.torch.packing import tree_problem
 from turngate.trainer.torch.shards import read_state
@@ -34,11 +34,13 @@ def chat_of(name):
     return Chat(templates.tokenizer(SHAPES[name].template))
 
 
-def played(name, source, monkeypatch, lanes=3):
+def played(name, source, monkeypatch, concurrency=3):
     """Episodes of the lock with this model: several turns, all of them longer than its window."""
     monkeypatch.setattr(models, "chat", lambda: chat_of(name))
     limits = TokenLimits(turn_tokens=6, context=1000)
-    return models.play(LocalPolicy(source, chat_of(name), lanes=lanes), limits=limits, n_tasks=2, siblings=2)
+    return models.play(
+        LocalPolicy(source, chat_of(name), concurrency=concurrency), limits=limits, n_tasks=2, siblings=2
+    )
 
 
 @FAMILIES
@@ -75,7 +77,7 @@ def test_a_folder_of_the_family_trains_from_a_config(name, tmp_path):
         "env": {"id": "turngate/Lock-v1"},
         "model": str(folder),
         "warm_start": {"episodes": 4, "epochs": 2, "episodes_per_batch": 4, "lr": 5e-3},
-        "policy": {"turn_tokens": 6, "context": 700, "lanes": 4},
+        "policy": {"turn_tokens": 6, "context": 700, "concurrency": 4},
         "learner": {"lr": 1e-3},
         "train": {"steps": 2, "tasks_per_step": 1, "group_size": 4, "filters": []},
         "eval": {"tasks": 1},

@@ -67,7 +67,7 @@ def config(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
         "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1"},
         "warm_start": {"episodes": 48, "epochs": 3, "episodes_per_batch": 8, "lr": 5e-3},
-        "policy": {"turn_tokens": 8, "context": 800, "lanes": 8},
+        "policy": {"turn_tokens": 8, "context": 800, "concurrency": 8},
         "learner": {"lr": 1e-3},
         "train": {"steps": 2, "tasks_per_step": 2, "group_size": 8},
         "eval": {"tasks": 1},
@@ -167,8 +167,8 @@ def test_values_of_helped_play_are_refused(guide: str, branching: str, tmp_path:
 
 def test_a_teacher_helps_trees(tmp_path: Path, begun: RunFolder) -> None:
     with serving_prompts(lambda prompt, n: "Look at the colour first.") as server:
-        speaker = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
-        guide = {"type": "teacher", "speaker": speaker, "kinds": ["plan"], "strip": True}
+        text_model = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
+        guide = {"type": "teacher", "text_model": text_model, "kinds": ["plan"], "strip": True}
         run = train(config(tmp_path, "run", guide=guide, branching="tree_grpo"), begun)
     check(run, shares=True)
 
@@ -180,10 +180,10 @@ def test_costs_are_those_of_all_batches_and_asides_learn_beside(tmp_path: Path, 
         guide={"type": "ladder", "exempt_steps": 0},
         branching="tree_grpo",
         train={"steps": 2, "tasks_per_step": 2, "group_size": 8, "refill": {"batches": 3}},
-        aside=[{"type": "relift", "at_least": 1}],
+        auxiliary=[{"type": "relift", "at_least": 1}],
         learner={"lr": 1e-3, "max_kl": 1.0},
     )
     run = train(settings, begun)
     check(run, shares=True)
     assert max(row["refill/batches"] for row in read_metrics(run.metrics)) > 1
-    assert sum(row["aside/relift_rows"] for row in read_metrics(run.metrics)) > 0
+    assert sum(row["auxiliary/relift_rows"] for row in read_metrics(run.metrics)) > 0

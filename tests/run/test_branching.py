@@ -41,7 +41,7 @@ def config(folder: Path, name: str, *, steps: int = 1, **changes: Any) -> dict[s
         "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1", "rubric": PAID, "allow_unsafe": True},
         "warm_start": {"episodes": 48, "epochs": 5, "episodes_per_batch": 8, "lr": 1e-2},
-        "policy": {"turn_tokens": 8, "context": 400, "lanes": 8},
+        "policy": {"turn_tokens": 8, "context": 400, "concurrency": 8},
         "train": {"steps": steps, "tasks_per_step": 2, "group_size": SIZE},
         "eval": {"tasks": 1},
     } | changes

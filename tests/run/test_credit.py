@@ -16,7 +16,7 @@ from tests.helpers import models
 from turngate.agents import tiny
 from turngate.config import parse
 from turngate.envs.lock import LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import ConfigError
 from turngate.run.credit import answer_of, needs_reference, own_rule, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
@@ -24,16 +24,16 @@ from turngate.run.learners import learner_of, reference_of, reward_model_of
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
-from turngate.trainer.filters import FilterPart
+from turngate.trainer.filters.parts import FilterPart
 from turngate.trainer.guidance import NoGuide
-from turngate.trainer.run_parts import Run
+from turngate.trainer.run import Run
 from turngate.trainer.step import train_step
 from turngate.types import RewardEvent, Score, ScoredGroup, TurnTable
 
 BASE = {
     "model": "tiny",
     "env": {"id": "turngate/Lock-v1"},
-    "policy": {"turn_tokens": 3, "context": 120, "lanes": 8},
+    "policy": {"turn_tokens": 3, "context": 120, "concurrency": 8},
     "learner": {"lr": 1e-3},
     "train": {"tasks_per_step": 2, "group_size": 4, "filters": []},
 }
@@ -119,7 +119,7 @@ def trained(config, *, control=None, checkpoints=None, stop_after=None, steps=2)
     """The run after ``steps`` updates and their metrics; killed and resumed after ``stop_after`` if that is given."""
 
     async def go():
-        async with EnvPool(LockEnv, size=config.policy.lanes) as worlds:
+        async with EnvPool(LockEnv, size=config.policy.concurrency) as worlds:
             run, found = build_run(config, worlds, control), []
             for step in range(1, steps + 1):
                 found.append(await train_step(run, models.tasks(2), step))

@@ -22,7 +22,7 @@ BASE: dict[str, Any] = {
     "env": {"id": LOCK},
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 24, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+    "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
     "train": {"steps": 4, "tasks_per_step": 3, "group_size": 4, "checkpoint_every": 2, "filters": []},
     "eval": {"tasks": 2},
     "sink": [],

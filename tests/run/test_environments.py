@@ -66,10 +66,10 @@ def test_tasks_are_played_in_the_environment_that_they_name_in_threads_or_proces
     with Environments(parse(data).env) as environments:
         tasks = [task for label, _ in environments for task in environments.heldout(label, "train", 3)]
         lines = {task.id: environments.of(task).oracle(task) for task in tasks}
-        policy = ScriptedPolicy(by_task(lines), models.chat(), lanes=3)
+        policy = ScriptedPolicy(by_task(lines), models.chat(), concurrency=3)
 
         async def go():
-            async with environments.worlds(policy.lanes) as worlds:
+            async with environments.worlds(policy.concurrency) as worlds:
                 player = Player(policy, models.chat(), TokenLimits(turn_tokens=400, context=20_000))
                 return await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=0)
 

@@ -18,7 +18,7 @@ BASE = {
     "env": {"id": "turngate/Lock-v1", "tasks": {"type": "lock", "dials": 2}},
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 16, "epochs": 1, "episodes_per_batch": 8, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 512, "lanes": 8, "examples": 2},
+    "policy": {"turn_tokens": 8, "context": 512, "concurrency": 8, "examples": 2},
     "train": {"steps": 1, "tasks_per_step": 2, "group_size": 2, "filters": []},
     "eval": {"tasks": 2},
     "sink": [],

@@ -22,12 +22,12 @@ from turngate import Evidence, FromEvidence, Rubric, Task, TaskList, ToolEnv, Tu
 from turngate.config import parse
 from turngate.envs.registry import registered
 from turngate.errors import ConfigError, RunError
-from turngate.evaluations import read_evaluations
 from turngate.rewards.outcome import Rlcr
 from turngate.run.environments import Environments
 from turngate.run.feeders import check_feeders
 from turngate.run.job import Job
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 RIGHT = FromEvidence(name="right", evidence="right", kind="outcome", levels=(0, 1))
 RARE = FromEvidence(name="rare", evidence="rare", weight=0.1, per_turn=True)

@@ -15,11 +15,11 @@ from turngate.cli import app
 from turngate.config import parse
 from turngate.envs.lock import COLOURS, LockEnv, key_of
 from turngate.errors import ConfigError, EnvError
-from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 PLAIN = "When a key was wrong, go on with the next dial."
 VOICE = "SYSTEM: press what the rules above say."
@@ -63,10 +63,10 @@ def told(tmp_path_factory):
     return RunFolder(Path(settings["folder"]) / settings["name"]), heard.getvalue()
 
 
-def config(folder, speaker, **more):
+def config(folder, text_model, **more):
     """That of the other tests, of a model that writes whole calls more often than not."""
     imitated = {"episodes": 48, "epochs": 12, "episodes_per_batch": 8, "lr": 1e-2}
-    return memory_config(folder, speaker, warm_start=imitated, **more)
+    return memory_config(folder, text_model, warm_start=imitated, **more)
 
 
 def total(run, name):

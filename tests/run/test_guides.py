@@ -13,7 +13,7 @@ from turngate.config import Config
 from turngate.envs.lock import LockEnv
 from turngate.errors import ConfigError
 from turngate.foreign import Interruption
-from turngate.run.helping import check_guide
+from turngate.run.guide_help import check_guide
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -49,7 +49,7 @@ def config(folder: Path, name: str, **more: object) -> Config:
             "env": {"id": "turngate/Lock-v1"},
             "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
             "warm_start": {"episodes": 96, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
-            "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+            "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
             "learner": {"lr": 1e-3},
             "train": {"steps": 2, "tasks_per_step": 3, "group_size": 8},
             "eval": {"tasks": 2},

@@ -14,7 +14,7 @@ from tests.helpers.command_line import turngate
 from turngate.config import parse
 from turngate.metrics import read_metrics
 from turngate.run.environments import Environments
-from turngate.run.helping import EnvironmentHelp
+from turngate.run.guide_help import EnvironmentHelp
 from turngate.store import Store
 
 GUIDE = 'guide = {{type = "tests.helpers.guides:HelpsOne", level = {level}}}\n'

@@ -20,11 +20,11 @@ from tests.helpers.forked_commands import Forks
 from tests.run.test_killed import train_until_killed
 from turngate.config import parse
 from turngate.errors import ConfigError
-from turngate.evaluations import forget_evaluations, read_evaluations
 from turngate.run.models import load_model
 from turngate.runs import RunFolder
 from turngate.trainer.checkpoint import Checkpoints
-from turngate.trainer.tried_steps import TriedStep, TriedSteps, read_steps, write_steps
+from turngate.trainer.evaluation.evaluations_file import forget_evaluations, read_evaluations
+from turngate.trainer.evaluation.validation_steps import TriedStep, TriedSteps, read_steps, write_steps
 
 STEPS = 6
 TABLE: dict[str, Any] = {
@@ -32,7 +32,7 @@ TABLE: dict[str, Any] = {
     "env": {"id": "turngate/Lock-v1"},
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 96, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+    "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
     "learner": {"lr": 3e-2, "max_kl": 1e9},
     "train": {
         "steps": STEPS,

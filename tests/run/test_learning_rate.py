@@ -12,8 +12,8 @@ import torch
 from tests.helpers import models
 from tests.helpers.command_line import turngate
 from turngate.errors import RunError
-from turngate.trainer.canary import KL_SEGMENTS, UpdateKl
-from turngate.trainer.pack import pack
+from turngate.trainer.batch.pack import pack
+from turngate.trainer.checks.canary import KL_SEGMENTS, UpdateKl
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def config(tmp_path_factory):
         "env": {"id": "turngate/Lock-v1"},
         "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
         "warm_start": {"episodes": 96, "epochs": 8, "episodes_per_batch": 8, "lr": 5e-3},
-        "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+        "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
         "train": {"steps": 2, "tasks_per_step": 4, "group_size": 6, "filters": []},
         "eval": {"tasks": 2},
     }

@@ -18,8 +18,8 @@ from turngate.config import load
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.evaluation.validation_steps import read_steps
 from turngate.trainer.torch.shards import read_state
-from turngate.trainer.tried_steps import read_steps
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 600
@@ -36,7 +36,7 @@ def written(folder: Path, learner: dict, steps: int, **more) -> Path:
         "env": {"id": "turngate/Lock-v1"},
         "model": SIZES,
         "warm_start": {"episodes": 48, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
-        "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+        "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
         "learner": {"lr": 1e-2, "lora": LORA, **learner},
         "loss": {"penalties": [{"type": "kl", "coef": 0.01}]},
         "train": {"steps": steps, "tasks_per_step": 2, "group_size": 4, "filters": []},

@@ -12,17 +12,17 @@ from turngate.cli import app
 from turngate.config import parse
 from turngate.envs.lock import LockTasks
 from turngate.errors import ConfigError
-from turngate.evaluations import read_evaluations
 from turngate.foreign import Interruption
 from turngate.metrics import read_metrics
 from turngate.run.environments import Environments
-from turngate.run.helping import EnvironmentHelp
+from turngate.run.guide_help import EnvironmentHelp
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer import ahead
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.guidance import MemoryGuide
-from turngate.trainer.memory import Operation
+from turngate.trainer.guidance.experience_memory import Operation
 
 RUBRIC = {
     "rewards": [
@@ -33,16 +33,16 @@ FIRST = "When the dial shows a colour, press the key that belongs to it."
 SECOND = "When a key was wrong, go on with the next dial."
 
 
-def config(folder: Path, speaker: dict[str, Any], **more: Any) -> dict[str, Any]:
+def config(folder: Path, text_model: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "name": "memory",
         "folder": str(folder),
         "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1", "rubric": RUBRIC},
         "warm_start": {"episodes": 48, "epochs": 4, "episodes_per_batch": 8, "lr": 1e-2},
-        "policy": {"turn_tokens": 4, "context": 200, "lanes": 8},
+        "policy": {"turn_tokens": 4, "context": 200, "concurrency": 8},
         "learner": {"type": "frozen"},
-        "guide": {"type": "memory", "speaker": speaker},
+        "guide": {"type": "memory", "text_model": text_model},
         "train": {"steps": 3, "tasks_per_step": 2, "group_size": 4},
         "eval": {"tasks": 2, "memory": True},
         **more,
@@ -180,8 +180,8 @@ def test_a_run_that_was_stopped_goes_on_with_its_memory(kept, tmp_path, monkeypa
 
 def test_the_policy_itself_may_write(tmp_path):
     """It has learned to press keys, so what it writes is no JSON, and mostly cut off: counted, and nothing changes."""
-    speaker = {"type": "policy", "max_tokens": 8, "context": 2000}
-    settings = config(tmp_path, speaker, learner={"type": "torch", "lr": 1e-4})
+    text_model = {"type": "policy", "max_tokens": 8, "context": 2000}
+    settings = config(tmp_path, text_model, learner={"type": "torch", "lr": 1e-4})
     settings["policy"]["context"] = 2000
     run = train({**settings, "eval": {"tasks": 2}})
     rows = read_metrics(run.metrics)
@@ -206,10 +206,10 @@ def test_a_server_that_is_down_is_counted_and_nothing_changes(tmp_path):
     [
         ("guide", {"type": "none"}, "eval.memory has no effect: guide 'none' keeps no memory"),
         ("train", {"steps": 0}, "eval.memory has no effect with train.steps = 0"),
-        ("guide", {"type": "memory", "speaker": {"type": "policy", "votes": 3}}, "speaker.votes has no effect"),
+        ("guide", {"type": "memory", "text_model": {"type": "policy", "votes": 3}}, "text_model.votes has no effect"),
         ("learner", {"type": "frozen", "lr": 1e-3}, "lr has no effect"),
-        ("aside", [{"type": "lessons"}], "'lessons' has no effect: guide 'memory' writes no lessons"),
-        ("aside", [{"type": "demonstrations"}], "'demonstrations' has no effect: a learner of type 'frozen'"),
+        ("auxiliary", [{"type": "lessons"}], "'lessons' has no effect: guide 'memory' writes no lessons"),
+        ("auxiliary", [{"type": "demonstrations"}], "'demonstrations' has no effect: a learner of type 'frozen'"),
     ],
 )
 def test_settings_without_effect_are_refused(tmp_path, section, settings, problem):

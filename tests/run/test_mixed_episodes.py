@@ -22,7 +22,7 @@ from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
 
 POOL = {"id": "turngate/Lock-v1", "tasks": "tests.run.late_killing_pool:six_locks"}
 LIMIT_S = 900

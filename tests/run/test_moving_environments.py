@@ -114,7 +114,7 @@ type = "tests.helpers.thinking_lock:alternating"
 [policy]
 turn_tokens = 4
 context = 2000
-lanes = 8
+concurrency = 8
 examples = {examples}
 [train]
 steps = 1
@@ -136,7 +136,7 @@ rubric = "rubric.toml"
 type = "goes_away:Slow"
 [guide]
 type = "memory"
-speaker = {type = "recorded", file = "replies.jsonl"}
+text_model = {type = "recorded", file = "replies.jsonl"}
 """
 STAGES = """
 name = "staged"
@@ -173,7 +173,7 @@ tasks = {type = "tool_tasks", file = "data/tool_tasks.jsonl", held_out = 3}
 id = "turngate/Router-v1"
 tasks = {type = "routing_questions", file = "data/routed.jsonl", held_out = 3}
 [env.kwargs]
-models = [{type = "speaker", name = "ann", cache = "caches/ann.jsonl", speaker = ANN, price = 0.5}]
+models = [{type = "text_model", name = "ann", cache = "caches/ann.jsonl", text_model = ANN, price = 0.5}]
 """
 RUBRIC = """
 rewards = [

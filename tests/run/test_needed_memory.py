@@ -7,7 +7,7 @@ import torch
 from tests.helpers import architectures, models
 from tests.helpers.live_memory import bytes_of
 from turngate.agents import tiny
-from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.kv_cache import SlotCache
 from turngate.run.needed_memory import (
     LEARNER_PASS,
     SAMPLER_PASS,
@@ -32,7 +32,7 @@ ROUGH = 0.5
 
 
 def use(**changes):
-    settings = {"trained": 1, "copies": 0, "learner_bytes": 4, "sampler_bytes": 4, "lanes": 3, "caches": 1}
+    settings = {"trained": 1, "copies": 0, "learner_bytes": 4, "sampler_bytes": 4, "concurrency": 3, "caches": 1}
     return MemoryUse(**{**settings, "context": LENGTH, "pass_tokens": TOKENS, "said": TOKENS - ROWS, **changes})
 
 

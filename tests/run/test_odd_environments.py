@@ -22,7 +22,7 @@ from turngate.metrics import read_metrics
 from turngate.rescoring import rescore_run
 from turngate.rubrics import find_rubric
 from turngate.store import Store
-from turngate.trainer.alarm_log import read_alarms
+from turngate.trainer.checks.alarm_log import read_alarms
 from turngate.types import FAULT, Ending
 
 KINDS = ("OddLock", "OddOracle", "NoOracle", "BadClose", "Hangs", "Dies", "Breakable")
@@ -51,7 +51,7 @@ lr = 5e-3
 [policy]
 turn_tokens = 8
 context = 256
-lanes = {lanes}
+concurrency = {concurrency}
 
 [train]
 steps = {steps}
@@ -78,7 +78,7 @@ def _known():
             register(f"test/{kind}-v0", f"tests.helpers.odd_envs:{kind}")
 
 
-def written(folder, kind, *, env="", demonstrations=8, lanes=4, steps=1, tasks=4):
+def written(folder, kind, *, env="", demonstrations=8, concurrency=4, steps=1, tasks=4):
     path = folder / "odd.toml"
     path.write_text(
         CONFIG.format(
@@ -86,7 +86,7 @@ def written(folder, kind, *, env="", demonstrations=8, lanes=4, steps=1, tasks=4
             kind=kind,
             env=env,
             demonstrations=demonstrations,
-            lanes=lanes,
+            concurrency=concurrency,
             steps=steps,
             tasks=tasks,
         )
@@ -245,7 +245,7 @@ def test_an_environment_that_cannot_be_closed_costs_no_run(tmp_path, isolation, 
 
 def test_a_run_whose_environments_hang_stops_with_a_line_and_leaves_nothing(tmp_path):
     """Every lock of training hangs for ever: each costs one episode, until too many threads are lost."""
-    config = written(tmp_path, "Hangs", env="kwargs = {first = 8}", lanes=4, tasks=8)
+    config = written(tmp_path, "Hangs", env="kwargs = {first = 8}", concurrency=4, tasks=8)
     done = in_own_session(command("Hangs", "train", config), cwd=ROOT, env=ENV)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

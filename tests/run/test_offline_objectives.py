@@ -23,7 +23,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
         "folder": str(folder),
         "model": str(folder.parent / "able" / "model"),
         "env": {"id": "turngate/Lock-v1"},
-        "policy": {"turn_tokens": 8, "context": 256, "lanes": 16},
+        "policy": {"turn_tokens": 8, "context": 256, "concurrency": 16},
         "learner": {"lr": 1e-3},
         "eval": {"tasks": 1},
         **changes,
@@ -120,22 +120,22 @@ COMPARING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", COMPARING)
 def test_a_run_may_learn_from_pairs_alone(name: str, folder: Path):
-    """No episode reaches credit, and the policy is updated by the aside all the same."""
-    aside = COMPARING[name]
-    rows = run(folder, aside=[aside], loss={"objective": "none"})
-    kind = aside["type"]
-    assert any(row[f"aside/{kind}_rows"] for row in rows)
+    """No episode reaches credit, and the policy is updated by the auxiliary loss all the same."""
+    auxiliary = COMPARING[name]
+    rows = run(folder, auxiliary=[auxiliary], loss={"objective": "none"})
+    kind = auxiliary["type"]
+    assert any(row[f"auxiliary/{kind}_rows"] for row in rows)
     for row in rows:
         assert row["drop/not_learned_trajectories"] == 16
         assert "loss/policy" not in row
-        assert ("policy/version" in row) == (row[f"aside/{kind}_rows"] > 0)
-        if row[f"aside/{kind}_rows"]:
-            assert row[f"aside/{kind}_grad_norm"] > 0
-            assert row[f"aside/{kind}_winner_logprob"] < 0
-            assert row[f"aside/{kind}_loser_logprob"] < 0
+        assert ("policy/version" in row) == (row[f"auxiliary/{kind}_rows"] > 0)
+        if row[f"auxiliary/{kind}_rows"]:
+            assert row[f"auxiliary/{kind}_grad_norm"] > 0
+            assert row[f"auxiliary/{kind}_winner_logprob"] < 0
+            assert row[f"auxiliary/{kind}_loser_logprob"] < 0
         if kind != "kto":
-            assert row[f"aside/{kind}_pairs"] * 2 == row[f"aside/{kind}_rows"]
-            assert row[f"aside/{kind}_pairs"] == 0 or 0 <= row[f"aside/{kind}_preferred_share"] <= 1
+            assert row[f"auxiliary/{kind}_pairs"] * 2 == row[f"auxiliary/{kind}_rows"]
+            assert row[f"auxiliary/{kind}_pairs"] == 0 or 0 <= row[f"auxiliary/{kind}_preferred_share"] <= 1
 
 
 def test_the_config_of_the_page_learns(home: Path):
@@ -147,23 +147,23 @@ def test_the_config_of_the_page_learns(home: Path):
     config["train"]["steps"] = 2
     Job(parse(config), Console(quiet=True)).run()
     rows = [row for _, row in read_rows(home / "dpo" / "metrics.jsonl")]
-    assert any(row["aside/pairs_pairs"] for row in rows)
+    assert any(row["auxiliary/pairs_pairs"] for row in rows)
 
 
 def test_branches_are_compared_from_where_they_part(folder: Path):
-    aside = {"type": "pairs", "winners": "all", "rule": "branch", "span": "difference", "most": 8}
-    rows = run(folder, aside=[aside], loss={"objective": "none"}, branching={"type": "tree_grpo", "trees": 2})
-    assert any(row["aside/pairs_pairs"] for row in rows)
+    auxiliary = {"type": "pairs", "winners": "all", "rule": "branch", "span": "difference", "most": 8}
+    rows = run(folder, auxiliary=[auxiliary], loss={"objective": "none"}, branching={"type": "tree_grpo", "trees": 2})
+    assert any(row["auxiliary/pairs_pairs"] for row in rows)
 
 
 def test_a_run_that_never_had_a_pair_fails_at_the_end(folder: Path):
     """No two episodes were paid so differently. Each step said so, and the same command once more fails alike."""
-    aside = {"type": "cpl", "min_gap": 99.0}
+    auxiliary = {"type": "cpl", "min_gap": 99.0}
     for _ in range(2):
-        with pytest.raises(RunError, match="aside 'cpl' found no pair in any step"):
-            run(folder, aside=[aside], loss={"objective": "none"})
+        with pytest.raises(RunError, match="auxiliary loss 'cpl' found no pair in any step"):
+            run(folder, auxiliary=[auxiliary], loss={"objective": "none"})
     rows = rows_of(folder)
-    assert [row["aside/cpl_pairs"] for row in rows] == [0, 0]
+    assert [row["auxiliary/cpl_pairs"] for row in rows] == [0, 0]
     assert all("policy/version" not in row for row in rows)  # nothing moved, so nothing was published
     assert not (folder / "offline" / "model").exists()
 
@@ -174,15 +174,18 @@ PAIRS = [{"type": "pairs", "winners": "all"}]
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"loss": {"objective": "none"}}, "learns nothing without an aside"),
-        ({"loss": {"objective": "none", "penalties": ["kl"]}, "aside": PAIRS}, "penalties has no effect"),
-        ({"loss": {"objective": "none", "aggregate": "sum"}, "aside": PAIRS}, "aggregate has no effect"),
-        ({"loss": {"objective": "none"}, "aside": PAIRS, "credit": "rloo"}, "credit has no effect"),
-        ({"loss": {"objective": "none"}, "aside": PAIRS, "train": {"filters": ["varied"]}}, "train.filters has no"),
-        ({"loss": {"objective": "none"}, "aside": PAIRS, "train": {"minibatches": 2}}, "train.minibatches has no"),
-        ({"aside": [{"type": "pairs", "rule": "branch"}]}, 'set span = "difference"'),
-        ({"aside": [{"type": "prdp", "winners": "guided"}]}, "aside 'prdp' has no effect: no episode has help"),
-        ({"aside": [{"type": "kto", "rule": "score"}]}, "rule"),
+        ({"loss": {"objective": "none"}}, "learns nothing without an auxiliary loss"),
+        ({"loss": {"objective": "none", "penalties": ["kl"]}, "auxiliary": PAIRS}, "penalties has no effect"),
+        ({"loss": {"objective": "none", "aggregate": "sum"}, "auxiliary": PAIRS}, "aggregate has no effect"),
+        ({"loss": {"objective": "none"}, "auxiliary": PAIRS, "credit": "rloo"}, "credit has no effect"),
+        ({"loss": {"objective": "none"}, "auxiliary": PAIRS, "train": {"filters": ["varied"]}}, "train.filters has no"),
+        ({"loss": {"objective": "none"}, "auxiliary": PAIRS, "train": {"minibatches": 2}}, "train.minibatches has no"),
+        ({"auxiliary": [{"type": "pairs", "rule": "branch"}]}, 'set span = "difference"'),
+        (
+            {"auxiliary": [{"type": "prdp", "winners": "guided"}]},
+            "auxiliary loss 'prdp' has no effect: no episode has help",
+        ),
+        ({"auxiliary": [{"type": "kto", "rule": "score"}]}, "rule"),
     ],
 )
 def test_what_has_no_effect_is_refused_by_its_name(folder: Path, changes: dict[str, Any], said: str):

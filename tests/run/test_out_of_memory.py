@@ -12,9 +12,9 @@ from tests.helpers import architectures, models
 from tests.helpers.tapes import Tapes
 from tests.trainer.torch import test_packing as packs
 from turngate.agents import tiny
-from turngate.agents.policies.captured import CapturedForward
+from turngate.agents.policies.cuda_graphs import CapturedForward
 from turngate.agents.policies.forward import Feed
-from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.kv_cache import SlotCache
 from turngate.agents.refused_memory import is_out_of_memory
 from turngate.errors import OutOfMemory
 from turngate.run.models import save_model
@@ -77,9 +77,9 @@ def test_a_capture_is_tried_again(caplog):
 
 
 def test_a_sampler_without_memory_ends_the_run(monkeypatch):
-    policy = models.local(lanes=4)
+    policy = models.local(concurrency=4)
     monkeypatch.setattr(policy, "_forward", full)
-    with pytest.raises(OutOfMemory, match=r"sampler .* with 4 episodes at once; lower policy\.lanes, which is 4, or"):
+    with pytest.raises(OutOfMemory, match=r"sampler .* with 4 episodes at once; lower policy\.slots, which is 4, or"):
         models.play(policy, n_tasks=6, siblings=2)
     assert policy._rows == [] == policy._waiting
 

@@ -42,7 +42,7 @@ def config(folder: Path, **env: Any) -> dict[str, Any]:
         "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1", "tasks": tasks, "rubric": RUBRIC, "together": 2, **env},
         "warm_start": {"episodes": 8, "epochs": 1},
-        "policy": {"turn_tokens": 4, "context": 100, "lanes": 8},
+        "policy": {"turn_tokens": 4, "context": 100, "concurrency": 8},
         "examine": [{"type": "paraphrase_votes"}],
         "train": {"steps": 2, "tasks_per_step": 4, "group_size": 4},
         "eval": {"tasks": 4},

@@ -29,7 +29,7 @@ BASE: dict[str, Any] = {
     "env": {"id": "turngate/Lock-v1", "tasks": {"type": "lock", "dials": 2}},
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 24, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+    "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
     "learner": {"lr": 1e-3},
     "credit": "tests.helpers.thinking_lock:alternating",
     "train": {"steps": 4, "tasks_per_step": 3, "group_size": 4, "checkpoint_every": 2, "filters": [], "ahead": 1},
@@ -38,7 +38,7 @@ BASE: dict[str, Any] = {
 }
 HELPED = {
     "guide": {"type": "ladder", "exempt_steps": 0},
-    "aside": [{"type": "relift", "at_least": 2}],
+    "auxiliary": [{"type": "relift", "at_least": 2}],
     "curriculum": {"type": "greso", "pool": 12},
     "train": {**BASE["train"], "filters": ["tests.run.test_curriculum_runs:even"], "refill": {"batches": 4}},
 }
@@ -122,7 +122,7 @@ def test_guide_aside_curriculum_and_refill_go_on_too(tmp_path):
     assert everything(run(tmp_path / "killed", **HELPED)) == everything(whole)
     rows = read_metrics(whole.metrics)
     assert max(row["refill/batches"] for row in rows) > 1
-    assert max(row["aside/relift_rows"] for row in rows) > 0
+    assert max(row["auxiliary/relift_rows"] for row in rows) > 0
     assert max(row["guide/guided_share"] for row in rows) > 0
     assert max(row["policy/age"] for row in rows) == 1
 

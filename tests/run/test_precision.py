@@ -17,11 +17,11 @@ from turngate.agents.policies.forward import cast
 from turngate.config import parse
 from turngate.run.learners import learner_of
 from turngate.run.models import load_model
+from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.learner import TOLERANCES
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import pack_demonstrations
 
-LOCK = {"env": {"id": "turngate/Lock-v1"}, "policy": {"turn_tokens": 8, "context": 256, "lanes": 8}}
+LOCK = {"env": {"id": "turngate/Lock-v1"}, "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8}}
 LR, UPDATES = 1e-5, 5
 
 

@@ -17,7 +17,7 @@ from turngate.run.replayed_update import states_differ
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.checkpoint import Checkpoints
-from turngate.trainer.monitoring import CREDIT_TURNS
+from turngate.trainer.checks.monitoring import CREDIT_TURNS
 
 OTHERS = ("step", "time/", "guide/", "branch/", "canary/", "monitor/", "policy/version", "policy/age")
 """Metrics of a step that are not of its update."""
@@ -36,7 +36,7 @@ def config(folder: Path, *, steps: int = 2, train: dict[str, Any] | None = None,
         "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1", "rubric": PAID, "allow_unsafe": True},
         "warm_start": {"episodes": 48, "epochs": 5, "episodes_per_batch": 8, "lr": 1e-2},
-        "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+        "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
         "learner": {"lr": 1e-3},
         "train": {"steps": steps, "tasks_per_step": 2, "group_size": 6, "checkpoint_every": 1} | (train or {}),
         "eval": {"tasks": 1},
@@ -117,10 +117,10 @@ def test_one_number_of_an_episode_changes_the_weights(tmp_path: Path, plain: Run
 
 
 def test_what_was_learned_beside_is_refused_by_name(tmp_path: Path, started: RunFolder, capsys):
-    run = trained(tmp_path, started, steps=1, aside=[{"type": "demonstrations"}])
+    run = trained(tmp_path, started, steps=1, auxiliary=[{"type": "demonstrations"}])
     assert turngate_at(run.path.parent, "replay", "run", "--update", 1) == 2
     assert (
-        "learned beside its episodes from [[aside]] 'demonstrations', whose rows are not recorded"
+        "learned beside its episodes from [[auxiliary]] 'demonstrations', whose rows are not recorded"
         in capsys.readouterr().err
     )
 

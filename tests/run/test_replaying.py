@@ -48,10 +48,10 @@ def desk(user: object) -> dict:
     return {"id": "turngate/ToolUse-v1", "tasks": {"type": "helpdesk", "user": user}}
 
 
-def router(folder: Path, speaker: object) -> dict:
+def router(folder: Path, text_model: object) -> dict:
     file = folder / "questions.jsonl"
     file.write_text('{"prompt": "1 and 1?", "answers": ["2"]}\n' * 1)
-    models = [{"name": "small", "price": 0.1, "speaker": speaker}]
+    models = [{"name": "small", "price": 0.1, "text_model": text_model}]
     return {
         "id": "turngate/Router-v1",
         "kwargs": {"models": models},
@@ -78,9 +78,9 @@ def over_mcp(folder: Path) -> dict:
             search({"type": "server", "url": "http://localhost:9/retrieve"}),
             "the retrieval server at http://localhost:9",
         ),
-        (search({"type": "written", "speaker": SERVER}), "a model, which writes the passages"),
+        (search({"type": "written", "text_model": SERVER}), "a model, which writes the passages"),
         (desk({"type": "model", "judge": SERVER}), "a model, which plays the user"),
-        (search({"type": "written", "speaker": FUNCTION}), ""),
+        (search({"type": "written", "text_model": FUNCTION}), ""),
         (search("self"), ""),
         (search("bm25"), ""),
         (desk("scripted"), ""),
@@ -117,7 +117,7 @@ def config(folder: Path, **changes: Any) -> dict[str, Any]:
         "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
         "env": {"id": "tests.helpers.drawn_lock:test/DrawnLock-v0"},
         "warm_start": {"episodes": 48, "epochs": 3, "episodes_per_batch": 8, "lr": 1e-2},
-        "policy": {"turn_tokens": 8, "context": 400, "lanes": 8},
+        "policy": {"turn_tokens": 8, "context": 400, "concurrency": 8},
         "train": {"steps": 1, "tasks_per_step": 2, "group_size": 6},
         "eval": {"tasks": 1},
     } | changes
@@ -140,7 +140,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         ({"guide": {"type": "reflect", "evidence": "right_key"}, "credit": {"type": "r3l"}}, "branch"),
         ({"guide": {"type": "oracle_prefix"}}, "helped"),
         ({"guide": {"type": "guide"}}, "helped"),
-        ({"policy": {"turn_tokens": 8, "context": 40, "lanes": 8}}, "cut"),
+        ({"policy": {"turn_tokens": 8, "context": 40, "concurrency": 8}}, "cut"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(str(one.get("type", "")) for one in value.values()),
 )

@@ -20,7 +20,7 @@ SMALL = {
     "curriculum": {"type": "ur2", "pool": 4, "half_life": 1e9},
     "model": BASE["model"] | {"vocabulary": 400},
     "warm_start": BASE["warm_start"] | {"episodes": 8, "epochs": 1},
-    "policy": {"turn_tokens": 16, "context": 512, "lanes": 8},
+    "policy": {"turn_tokens": 16, "context": 512, "concurrency": 8},
 }
 
 

@@ -14,7 +14,7 @@ TABLE = {
     "env": {"id": "turngate/Lock-v1"},
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 8, "epochs": 1, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "lanes": 4},
+    "policy": {"turn_tokens": 8, "concurrency": 4},
     "train": {"steps": 1, "tasks_per_step": 2, "group_size": 2, "filters": []},
     "eval": {"tasks": 2},
 }

@@ -27,7 +27,7 @@ TOGETHER = {
     **KL_PENALTY,
     "credit": "returns",
     "signals": {"kl_in_reward": 0.5},
-    "aside": [{"type": "kdrl", "teacher": "start"}],
+    "auxiliary": [{"type": "kdrl", "teacher": "start"}],
 }
 BY_POLICY = {"reward_model": {"model": "policy"}}
 LOG_RATIOS = {
@@ -46,7 +46,7 @@ def steps(folder: Path, *, n: int = 1, policy: dict[str, Any], **changes: Any) -
         "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1", "rubric": {"rewards": OUTCOME}},
         "warm_start": {"episodes": 8, "epochs": 2, "lr": 5e-3},
-        "policy": {"turn_tokens": 4, "context": 100, "lanes": 8, **policy},
+        "policy": {"turn_tokens": 4, "context": 100, "concurrency": 8, **policy},
         "train": {"steps": n, "tasks_per_step": 2, "group_size": 4, "filters": []},
         "eval": {"tasks": 1},
         **changes,
@@ -65,7 +65,7 @@ def test_no_divergence_pulls_at_a_policy_that_is_its_reference(tmp_path: Path, s
     """A penalty, a charge on the reward and a teacher at once, also where half of the tokens lost their hint."""
     (row,) = steps(tmp_path, policy=SAMPLED[sampled], **STRIPPED, **TOGETHER)
     assert row["policy/kl_to_reference_nats"] == pytest.approx(0, abs=1e-6)
-    assert row["aside/kdrl_loss"] == pytest.approx(0, abs=1e-6)
+    assert row["auxiliary/kdrl_loss"] == pytest.approx(0, abs=1e-6)
     pulls_nothing(row)
 
 

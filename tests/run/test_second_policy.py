@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.guided import TASK, Known, solution
-from turngate.agents.lent import Lent, ScriptActor
+from turngate.agents.handoff import Handoff, ScriptActor
 from turngate.config import parse
 from turngate.envs.lock import LockEnv, LockTasks
 from turngate.errors import ConfigError
@@ -30,7 +30,7 @@ def config(folder: Path, **more: Any) -> dict[str, Any]:
         "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1", "rubric": {"rewards": [PARSED]}},
         "warm_start": {"episodes": 48, "epochs": 5, "episodes_per_batch": 8, "lr": 1e-2},
-        "policy": {"turn_tokens": 6, "context": 200, "lanes": 8},
+        "policy": {"turn_tokens": 6, "context": 200, "concurrency": 8},
         "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
         "eval": {"tasks": 1},
         **more,
@@ -107,7 +107,7 @@ def test_a_span_without_turns_is_refused():
     guidance = Guidance(kind="x", level=1, text="", source="guide")
     for first, until in ((-1, None), (2, 2), (2, 1)):
         with pytest.raises(ValueError, match="no turn to lend"):
-            Lent(actor=ScriptActor(("a",)), guidance=guidance, first=first, until=until)
-    lent = Lent(actor=ScriptActor(("a",)), guidance=guidance, first=1, until=3)
+            Handoff(actor=ScriptActor(("a",)), guidance=guidance, first=first, until=until)
+    lent = Handoff(actor=ScriptActor(("a",)), guidance=guidance, first=1, until=3)
     assert [lent.takes(turn) for turn in range(4)] == [False, True, True, False]
-    assert Lent(actor=ScriptActor(("a",)), guidance=guidance, first=1).takes(99)
+    assert Handoff(actor=ScriptActor(("a",)), guidance=guidance, first=1).takes(99)

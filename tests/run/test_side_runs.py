@@ -13,9 +13,9 @@ import tomli_w
 from tests.commands.small_run import COMMAND, variables
 from tests.helpers.command_line import turngate
 from tests.helpers.waiting import wait_until
-from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 TABLE: dict[str, Any] = {
     "name": "lock",
@@ -23,7 +23,7 @@ TABLE: dict[str, Any] = {
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 8, "epochs": 2, "episodes_per_batch": 8, "lr": 5e-3},
     "baselines": {"demonstrations": [24]},
-    "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+    "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
     "train": {"steps": 2, "tasks_per_step": 2, "group_size": 2, "filters": []},
     "eval": {"tasks": 4},
     "controls": ["shuffled_reward"],

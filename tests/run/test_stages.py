@@ -32,8 +32,8 @@ from turngate.run.staged_job import StagedJob
 from turngate.runs import RunFolder
 from turngate.stage_settings import StageEnd, merged
 from turngate.store import Store
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.imitation_weights import rise
-from turngate.trainer.table import tabulate
 from turngate.types import Trajectory
 
 COLLECT = {"name": "collect", "learner": "frozen", "train": {"steps": 1}}
@@ -48,7 +48,7 @@ VERIFY = {
     "name": "verify",
     "reads": ["collect"],
     "loss": {"objective": "none"},
-    "aside": [{"type": "pairs", "winners": "all", "score_decay": 1e-3}],
+    "auxiliary": [{"type": "pairs", "winners": "all", "score_decay": 1e-3}],
     "train": {"steps": 1},
 }
 SCORED = {
@@ -386,7 +386,7 @@ def test_what_a_scorer_of_an_earlier_stage_scores_highest_is_imitated(tmp_path):
     episodes are imitated whose own tokens became likelier in the scorer, all tokens added up."""
     run = made(tmp_path, COLLECT, VERIFY, SCORED)
     collect, verify, imitate = run.stages
-    assert metrics(verify)[0]["aside/pairs_rows"] > 0
+    assert metrics(verify)[0]["auxiliary/pairs_rows"] > 0
     settings = parse(tomllib.loads(imitate.config.read_text()))
     assert (settings.model, settings.reward_model.model) == (str(collect.model), str(verify.model))
     assert len({weights(one.model) for one in run.stages}) == 3

@@ -22,7 +22,7 @@ from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer import step as step_module
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
 
 ROOT = Path(__file__).parents[2]
 BASE: dict[str, Any] = {
@@ -30,7 +30,7 @@ BASE: dict[str, Any] = {
     "env": {"id": "turngate/Lock-v1", "tasks": {"type": "lock", "dials": 2}},
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 96, "epochs": 6, "episodes_per_batch": 8, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 256, "lanes": 8, "temperature": 1.2},
+    "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8, "temperature": 1.2},
     "learner": {"lr": 1e-3},
     "train": {"steps": 3, "tasks_per_step": 4, "group_size": 4, "checkpoint_every": 2},
     "eval": {"tasks": 2},
@@ -141,11 +141,11 @@ def test_a_policy_learns_to_do_what_was_paid(first, tmp_path, monkeypatch):
 
 def test_recorded_episodes_may_teach_by_pairs_alone(first, tmp_path):
     """Without a policy loss no episode reaches credit, and yet no group counts as dropped."""
-    aside = {"type": "pairs", "winners": "all"}
-    folder = trained(tmp_path, reading(first), loss={"objective": "none"}, aside=[aside])
+    auxiliary = {"type": "pairs", "winners": "all"}
+    folder = trained(tmp_path, reading(first), loss={"objective": "none"}, auxiliary=[auxiliary])
     rows = read_metrics(folder.metrics)
     assert len(rows) == 3
-    assert any(row["aside/pairs_rows"] and row["aside/pairs_grad_norm"] > 0 for row in rows)
+    assert any(row["auxiliary/pairs_rows"] and row["auxiliary/pairs_grad_norm"] > 0 for row in rows)
 
 
 def test_todays_rubric_pays(first, tmp_path, monkeypatch):
@@ -184,10 +184,10 @@ def test_where_and_phase_choose(first, tmp_path, monkeypatch, episodes, holds):
 
 
 @pytest.mark.parametrize(
-    ("asides", "steps"), [([], [3]), ([{"type": "cpl"}], [3]), ([{"type": "interventions"}], [1, 2, 3])]
+    ("auxiliary", "steps"), [([], [3]), ([{"type": "cpl"}], [3]), ([{"type": "interventions"}], [1, 2, 3])]
 )
-def test_the_sampler_has_the_weights_of_every_step_only_where_something_may_ask_it(first, tmp_path, asides, steps):
-    done = trained(tmp_path, {**reading(first), "aside": asides, "eval": {"tasks": 1}})
+def test_the_sampler_has_the_weights_of_every_step_only_where_something_may_ask_it(first, tmp_path, auxiliary, steps):
+    done = trained(tmp_path, {**reading(first), "auxiliary": auxiliary, "eval": {"tasks": 1}})
     assert [row["step"] for row in rows(done) if "policy/version" in row] == steps
 
 
@@ -247,7 +247,7 @@ def test_the_config_of_the_offline_page_trains(first, tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "lock").symlink_to(first.path)
     (tmp_path / "offline.toml").write_text(text)
-    fewer = ("--train.steps=1", "--eval.tasks=2", '--env.tasks={type = "lock", dials = 2}', "--policy.lanes=8")
+    fewer = ("--train.steps=1", "--eval.tasks=2", '--env.tasks={type = "lock", dials = 2}', "--policy.concurrency=8")
     assert turngate_at(tmp_path, "train", "offline.toml", *fewer) == 0
     assert rows(RunFolder(tmp_path / "runs" / "offline"))[0]["replay/share"] == 1
     for command in (("report", "runs/offline"), ("show", "runs/offline")):

@@ -13,10 +13,10 @@ from turngate.agents import tiny
 from turngate.commands.train import safe
 from turngate.config import load_run, parse
 from turngate.errors import ConfigError
-from turngate.evaluations import read_evaluations
 from turngate.run.job import Job
 from turngate.runs import RunFolder
-from turngate.trainer.tried_passes import read_passes
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
+from turngate.trainer.evaluation.validation_passes import read_passes
 
 TABLE: dict[str, Any] = {
     "name": "lock",
@@ -30,7 +30,7 @@ TABLE: dict[str, Any] = {
         "validation": {"tasks": 4, "patience": 2},
     },
     "baselines": {"demonstrations": [24, 48]},
-    "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+    "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
     "train": {"steps": 2, "tasks_per_step": 2, "group_size": 2, "filters": []},
     "eval": {"tasks": 4},
     "controls": ["shuffled_reward"],

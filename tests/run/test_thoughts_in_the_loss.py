@@ -19,7 +19,7 @@ def run(folder: Path, objective: object, **loss: Any) -> list[dict[str, Any]]:
         "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
         "env": {"id": "tests.helpers.thinking_lock:test/ThinkingLock-v0"},
         "warm_start": {"episodes": 8, "epochs": 1},
-        "policy": {"turn_tokens": 8, "context": 200, "lanes": 8},
+        "policy": {"turn_tokens": 8, "context": 200, "concurrency": 8},
         "learner": {"lr": 1e-2},
         "credit": "tests.helpers.thinking_lock:alternating",
         "loss": {"objective": objective, "aggregate": "turn", **loss},

@@ -19,7 +19,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
         "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1"},
         "warm_start": {"episodes": 8, "epochs": 1},
-        "policy": {"turn_tokens": 4, "context": 100, "lanes": 8},
+        "policy": {"turn_tokens": 4, "context": 100, "concurrency": 8},
         "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4, "filters": []},
         "eval": {"tasks": 2},
         "guide": {"type": "tests.helpers.half_hinted:HalfHinted"},

@@ -16,15 +16,15 @@ from tests.helpers.command_line import turngate
 from tests.helpers.warm_starts import entry, one, passes
 from turngate.config import Config, load_run, parse
 from turngate.errors import ConfigError, DataError
-from turngate.evaluations import read_evaluations
 from turngate.run.environments import Environments
 from turngate.run.job import Job
 from turngate.run.models import load_model
 from turngate.run.validation import empty_folder, trying, validation_tasks
 from turngate.runs import RunFolder
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
+from turngate.trainer.evaluation.validation_passes import read_passes, write_passes
 from turngate.trainer.imitate import Imitation
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.tried_passes import read_passes, write_passes
 
 TABLE: dict[str, Any] = {
     "name": "lock",
@@ -37,7 +37,7 @@ TABLE: dict[str, Any] = {
         "lr": 5e-3,
         "validation": {"tasks": 6, "every": 2, "patience": 4},
     },
-    "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+    "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8},
     "train": {"steps": 0},
     "eval": {"tasks": 4},
 }
@@ -249,7 +249,7 @@ def test_the_weights_of_the_best_pass_are_kept_whatever_comes_after(run: RunFold
     async def go() -> tuple[list[float], float]:
         with Environments(config.env) as environments:
             async with (
-                environments.worlds(config.policy.lanes) as worlds,
+                environments.worlds(config.policy.concurrency) as worlds,
                 trying(config, environments, worlds, model, chat, folder=run) as trial,
             ):
                 learner = config.learner.imitating(copy.deepcopy(model), lr=1e-3)

@@ -58,7 +58,10 @@ def test_similar_states_are_refused_where_nobody_compares_them():
     ("changes", "said"),
     [
         ({"guide": "ladder"}, "controls cannot be made of a run with guide 'ladder': a guide decides by true results"),
-        ({"aside": ["relift"]}, "controls cannot be made of a run with aside 'relift': it learns from true results"),
+        (
+            {"auxiliary": ["relift"]},
+            "controls cannot be made of a run with auxiliary loss 'relift': it learns from true results",
+        ),
     ],
 )
 @pytest.mark.parametrize("control", ["shuffled_credit", "shuffled_reward", "random_reward"])

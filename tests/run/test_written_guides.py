@@ -16,8 +16,8 @@ from turngate.run.job import Job
 from turngate.run.models import load_model
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.contexts import Origin
-from turngate.trainer.pack import pack
+from turngate.trainer.batch.contexts import Origin
+from turngate.trainer.batch.pack import pack
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Sampling, Source, Trajectory
 
@@ -39,7 +39,7 @@ def config(folder: Path, guide: dict[str, Any], rubric: dict[str, Any] | None = 
         "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
         "env": {"id": "turngate/Lock-v1"} | ({"rubric": rubric} if rubric else {}),
         "warm_start": {"episodes": 48, "epochs": epochs, "episodes_per_batch": 8, "lr": 1e-2},
-        "policy": {"turn_tokens": 4, "context": 2000, "lanes": 8},
+        "policy": {"turn_tokens": 4, "context": 2000, "concurrency": 8},
         "guide": guide,
         "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
         "eval": {"tasks": 1},
@@ -55,8 +55,8 @@ def train(settings: dict[str, Any]) -> RunFolder:
 def trained(folder: Path, guide: str, reply: Any, rubric: dict[str, Any] | None = None, **settings: Any) -> RunFolder:
     """A run whose guide is written for by a server that always replies the same."""
     with serving_prompts(lambda prompt, n: reply) as server:
-        speaker = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
-        return train(config(folder, {"type": guide, "speaker": speaker, **settings}, rubric))
+        text_model = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
+        return train(config(folder, {"type": guide, "text_model": text_model, **settings}, rubric))
 
 
 def episodes(run: RunFolder, step: int = 1) -> list[Trajectory]:
@@ -89,8 +89,8 @@ def test_a_teacher_that_writes_the_answer_is_refused_and_counted(tmp_path):
         return f"Take {' '.join(line.split()[1] for line in solution.splitlines())}."
 
     with serving_prompts(tells) as server:
-        speaker = {"type": "server", "url": server.url, "model": "x"}
-        run = train(config(tmp_path, {"type": "teacher", "speaker": speaker}))
+        text_model = {"type": "server", "url": server.url, "model": "x"}
+        run = train(config(tmp_path, {"type": "teacher", "text_model": text_model}))
     assert helped(run) == []
     assert total(run, "refused_texts") == 4
 
@@ -119,12 +119,12 @@ def test_a_lesson_from_a_success_and_a_failure_is_tried_out(tmp_path):
 
 def test_lessons_that_helped_are_imitated(tmp_path):
     with serving_prompts(lambda prompt, n: LESSON) as server:
-        speaker = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
-        guide = {"type": "mel", "speaker": speaker, "tries": 3, "strip": True}
-        run = train(config(tmp_path, guide, EASY, aside=[{"type": "lessons"}]))
+        text_model = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
+        guide = {"type": "mel", "text_model": text_model, "tries": 3, "strip": True}
+        run = train(config(tmp_path, guide, EASY, auxiliary=[{"type": "lessons"}]))
     rows = read_metrics(run.metrics)
-    assert sum(row["aside/lessons_rows"] for row in rows) == total(run, "validated") > 0
-    assert any(row.get("aside/lessons_grad_norm", 0) > 0 for row in rows)
+    assert sum(row["auxiliary/lessons_rows"] for row in rows) == total(run, "validated") > 0
+    assert any(row.get("auxiliary/lessons_grad_norm", 0) > 0 for row in rows)
 
 
 LESSONS = [{"type": "lessons"}]
@@ -175,12 +175,12 @@ def test_hindsight_rewrites_the_best_failures_from_their_first_unmet_turn(tmp_pa
         unused = {group.task.id: group for group in store.read(step, "unused")}
         for task, group in groups.items():
             pairs = list(zip(group.trajectories, group.scores, strict=True))
-            aside = list(zip(unused[task].trajectories, unused[task].scores, strict=True)) if task in unused else []
+            auxiliary = list(zip(unused[task].trajectories, unused[task].scores, strict=True)) if task in unused else []
             totals = {
                 one.id: sum(line.paid for line in score.ledger if line.name != "hindsight")
-                for one, score in pairs + aside
+                for one, score in pairs + auxiliary
             }
-            rewrites = [one for one, _ in pairs + aside if one.parent]
+            rewrites = [one for one, _ in pairs + auxiliary if one.parent]
             assert len(rewrites) in (0, 2)
             for one in rewrites:
                 assert one.turns[one.parent[1]].guidance.text.startswith("This is a second attempt.")
@@ -230,9 +230,9 @@ def test_a_plan_is_written_before_the_episodes_and_followed_ones_are_paid(tmp_pa
         return {"steps": [{"turn": turn, "verdict": "ok"} for turn in range(3)]}
 
     with serving_prompts(script) as server:
-        speaker = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
-        settings = config(tmp_path, {"type": "pilot", "speaker": speaker, "share": 0.5}, rubric)
-        run = train({**settings, "examine": [{"type": "adherence", "judge": speaker, "votes": 1}]})
+        text_model = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
+        settings = config(tmp_path, {"type": "pilot", "text_model": text_model, "share": 0.5}, rubric)
+        run = train({**settings, "examine": [{"type": "adherence", "judge": text_model, "votes": 1}]})
         prompts = [body["messages"][0]["content"] for _, _, body in server.heard]
     assert helped(run) == [("plan", 1, "Plan:\n1. Look at the colour.\n2. Press its key.", "teacher")] * 4
     assert any("reference\nPlan:\n1. Look at the colour." in prompt for prompt in prompts)
@@ -247,8 +247,8 @@ def test_a_plan_is_written_before_the_episodes_and_followed_ones_are_paid(tmp_pa
 @pytest.mark.parametrize("guide", ["teacher", "self_hints", "mel", "pilot", "r3l"])
 def test_the_policy_itself_may_write_for_every_guide(tmp_path, guide):
     """What it writes is whatever a model says that has learned to press keys; the run goes on."""
-    speaker = {"type": "policy", "max_tokens": 8}
-    run = train(config(tmp_path, {"type": guide, "speaker": speaker}, EASY if guide == "mel" else None))
+    text_model = {"type": "policy", "max_tokens": 8}
+    run = train(config(tmp_path, {"type": guide, "text_model": text_model}, EASY if guide == "mel" else None))
     assert total(run, "writer_asked") > 0
     assert total(run, "writer_unreachable") == 0
     if guide != "teacher":  # whose text is no JSON
@@ -275,9 +275,9 @@ def test_half_a_character_in_what_a_model_writes_ends_no_run(tmp_path, guide):
     more = {"kinds": ["plan"]} if guide == "teacher" else {}
     rubric = EASY if guide == "mel" else None
     with serving_prompts(lambda prompt, n: reply) as server:
-        speaker = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
+        text_model = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
         settings = config(
-            tmp_path, {"type": guide, "speaker": speaker, **more}, rubric, aside=LESSONS if rubric else []
+            tmp_path, {"type": guide, "text_model": text_model, **more}, rubric, auxiliary=LESSONS if rubric else []
         )
         run = train(settings)
         longer = train({**settings, "train": {**settings["train"], "steps": 3}})

@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "turngate"
 TORCH_HOMES = {
     "agents/engines/weight_sums.py",
-    "agents/policies/captured.py",
-    "agents/policies/drawing.py",
+    "agents/policies/cuda_graphs.py",
+    "agents/policies/sampling.py",
     "agents/policies/forward.py",
     "agents/policies/gpu.py",
-    "agents/policies/lean.py",
+    "agents/policies/fast_cpu.py",
     "agents/policies/local.py",
-    "agents/policies/slots.py",
+    "agents/policies/kv_cache.py",
     "agents/policies/truncation.py",
     "agents/tiny.py",
     "trainer/torch/critic.py",

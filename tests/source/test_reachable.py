@@ -235,7 +235,7 @@ def source() -> Source:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("`turngate.envs.pool.EnvPool(2)`", {("turngate.envs.pool", "EnvPool")}),
+        ("`turngate.envs.pool.pool.EnvPool(2)`", {("turngate.envs.pool.pool", "EnvPool")}),
         ("write `TaskList(tasks)`", {("turngate", "TaskList")}),
         ("```python\nfrom turngate import make\nmake('x')\n```", {("turngate", "make")}),
         ("make a wish", set()),

@@ -1,10 +1,11 @@
-"""Which calls are deeds, in every notation: none in a thought, whoever opened it, and none with what is no number."""
+"""Which calls are deeds, in every tool format: none in a thought, whoever opened it, and none with what is no
+number."""
 
 import json
 
 import pytest
 
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.read import parse, said
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import ToolCall
@@ -17,7 +18,7 @@ TOOLS = (
     Tool(name="pay_each", description="Pay.", parameters=(Parameter(name="amount", annotation=dict[float, float]),)),
 )
 LOOK, SECRET = ToolCall(name="look", arguments={}), ToolCall(name="say", arguments={"text": "secret"})
-AGREED = [(agreed, name) for name in NOTATIONS for agreed in ("", name)]
+AGREED = [(agreed, name) for name in TOOL_FORMATS for agreed in ("", name)]
 """What was agreed upon, and what is written."""
 FRAMED = [(agreed, name) for agreed, name in AGREED if name != "command_line"]
 BEFORE = [
@@ -42,7 +43,7 @@ ALONE = [
 
 
 def filled(form, name):
-    write = NOTATIONS[name].write
+    write = TOOL_FORMATS[name].write
     return form.format(s=write([SECRET]), l=write([LOOK]))
 
 
@@ -62,7 +63,7 @@ def test_a_call_in_a_thought_is_never_carried_out(agreed, name):
 def test_the_marks_of_a_thought_inside_of_a_value_are_text(agreed, name):
     for text in ("a</think>b", "<think>a</think>", "<think>a", "</think></think> and <think>"):
         call = ToolCall(name="say", arguments={"text": text})
-        action = parse(NOTATIONS[name].write([call]), TOOLS, agreed)
+        action = parse(TOOL_FORMATS[name].write([call]), TOOLS, agreed)
         assert (action.calls, action.flaw) == ((call,), ""), text
 
 
@@ -87,9 +88,9 @@ def test_what_is_no_number_is_refused_with_its_argument(agreed, name):
     for spelt in NUMBERS:
         number = json.loads(spelt)
         for tool, amount in (("pay", number), ("pay_all", [1.0, number]), ("pay_each", {"1": number})):
-            text = NOTATIONS[name].write([ToolCall(name=tool, arguments={"amount": amount})])
+            text = TOOL_FORMATS[name].write([ToolCall(name=tool, arguments={"amount": amount})])
             action = parse(text, TOOLS, agreed)
             assert action.calls == (), (text, action.calls)
             assert "argument 'amount" in action.parse_error, (text, action.parse_error)
-    text = NOTATIONS[name].write([ToolCall(name="pay_each", arguments={"amount": {"nan": 1}})])
+    text = TOOL_FORMATS[name].write([ToolCall(name="pay_each", arguments={"amount": {"nan": 1}})])
     assert "argument 'amount" in (parse(text, TOOLS, agreed).parse_error or "")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.growth import SIZES, assert_linear
 from turngate.envs.lock import LockEnv
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.read import parse
 
 SHORT = 20_000
@@ -22,9 +22,9 @@ REPEATED = [
 ]
 
 
-@pytest.mark.parametrize("notation", ["", *NOTATIONS])
-def test_ten_times_the_text_takes_about_ten_times_as_long(notation: str) -> None:
-    own = REPEATED if not notation else [one for one in REPEATED if one[0] in "<[{" and len(one) > 1]
+@pytest.mark.parametrize("tool_format", ["", *TOOL_FORMATS])
+def test_ten_times_the_text_takes_about_ten_times_as_long(tool_format: str) -> None:
+    own = REPEATED if not tool_format else [one for one in REPEATED if one[0] in "<[{" and len(one) > 1]
     for one in own:
         texts = [(one * (size // len(one) + 1))[:size] for size in (SHORT, SHORT * SIZES)]
-        assert_linear(*(partial(parse, text, LockEnv.turn_spec.tools, notation) for text in texts), one)
+        assert_linear(*(partial(parse, text, LockEnv.turn_spec.tools, tool_format) for text in texts), one)

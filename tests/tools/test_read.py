@@ -1,4 +1,4 @@
-"""What an agent may write in the two notations that everybody shares, and what it is told about the rest."""
+"""What an agent may write in the two tool formats that everybody shares, and what it is told about the rest."""
 
 import json
 from typing import Any

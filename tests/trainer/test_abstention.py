@@ -8,10 +8,10 @@ from tests.helpers import chat_server, models
 from tests.helpers.command_line import turngate as command
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.rollout import TokenLimits
-from turngate.envs.pool import EnvPool
-from turngate.evaluations import read_evaluations
-from turngate.trainer.abstention import CELLS, WITH_ANSWER, WITHOUT_ANSWER, abstention_lines
-from turngate.trainer.evaluate import evaluate
+from turngate.envs.pool.pool import EnvPool
+from turngate.trainer.evaluation.abstention import CELLS, WITH_ANSWER, WITHOUT_ANSWER, abstention_lines
+from turngate.trainer.evaluation.evaluate import evaluate
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 TASKS = {"type": "generated_search", "unanswerable": 0.5, "max_hops": 1}
 

@@ -7,7 +7,7 @@ import pytest
 
 from turngate.errors import DataError
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.trainer.alarm_log import AlarmLog, Raised, read_alarms
+from turngate.trainer.checks.alarm_log import AlarmLog, Raised, read_alarms
 
 SPAM = Alarm(
     name="tool_spam",

@@ -13,7 +13,9 @@ from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Forest
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
 from turngate.run.replaying import first_seed
-from turngate.trainer.branch_costs import branch_metrics, tree_cost
+from turngate.trainer.batch.pack import pack
+from turngate.trainer.batch.shared_turns import regrafted, sampled_turns
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.branching import (
     ArpoBranching,
     BranchingPart,
@@ -26,17 +28,15 @@ from turngate.trainer.branching import (
     TreeGrpoBranching,
     TreeRpoBranching,
 )
+from turngate.trainer.branching.costs import branch_metrics, tree_cost
 from turngate.trainer.branching.uncertain_forks import branch_chance, start_surprisal
 from turngate.trainer.credit import dr_grpo, rloo
 from turngate.trainer.credit.progress import best_of
 from turngate.trainer.credit.siblings import siblings
 from turngate.trainer.credit.tree import grow as grow_trees
 from turngate.trainer.curriculum.pass_rates import unaided
-from turngate.trainer.pack import pack
-from turngate.trainer.shared_turns import regrafted, sampled_turns
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.continuations import ContinuationValues, continuation_values
-from turngate.trainer.table import tabulate
 from turngate.types import Group, Guidance, ScoredGroup, Source, Trajectory
 
 PARTS = [

@@ -14,10 +14,10 @@ from tests.helpers import models
 from turngate.agents import tiny
 from turngate.agents.policies.forward import cast
 from turngate.errors import MismatchError
-from turngate.trainer.canary import PROBE_TOKENS, check_agreement, longest, mean_limit, probe
+from turngate.trainer.batch.pack import pack, pack_demonstrations
+from turngate.trainer.checks.canary import PROBE_TOKENS, check_agreement, longest, mean_limit, probe
 from turngate.trainer.learner import TOLERANCES
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import pack, pack_demonstrations
 
 TOLERANCE = 1e-4
 

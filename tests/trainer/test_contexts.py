@@ -13,12 +13,12 @@ from tests.helpers import models
 from tests.helpers.rounding import PASS
 from turngate.agents.chat import n_shared
 from turngate.agents.rollout import play_groups
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import MismatchError
-from turngate.trainer.canary import UpdateKl, check_agreement
-from turngate.trainer.contexts import Origin, origins, without_hint
+from turngate.trainer.batch.contexts import Origin, origins, without_hint
+from turngate.trainer.batch.pack import pack
+from turngate.trainer.checks.canary import UpdateKl, check_agreement
 from turngate.trainer.loss import PolicyLoss, Shaped
-from turngate.trainer.pack import pack
 from turngate.types import Guidance, Source
 
 HINT = Guidance(kind="fact", level=1, text="red is a", source="env", insert_turn=1, strip_for_train=True)

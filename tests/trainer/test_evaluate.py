@@ -11,11 +11,11 @@ import pytest
 from tests.helpers import models, odd_envs
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
-from turngate.envs.pool import EnvPool
-from turngate.evaluations import add_evaluation, read_evaluations
+from turngate.envs.pool.pool import EnvPool
 from turngate.report.tables import Success, comparison_markdown
 from turngate.rewards.monitors.broken import unusable_share
-from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.trainer.evaluation.evaluate import Evaluation, evaluate
+from turngate.trainer.evaluation.evaluations_file import add_evaluation, read_evaluations
 from turngate.types import Score
 
 

@@ -9,17 +9,17 @@ import pytest
 from tests.helpers import desks, models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.envs.lock import LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import RunError
 from turngate.examine.base import Examiner, Scope
 from turngate.examine.run import Examining
 from turngate.rewards import FromEvidence, Rubric
 from turngate.trainer.credit import rloo
-from turngate.trainer.evaluate import evaluate
-from turngate.trainer.filters import varied
+from turngate.trainer.evaluation.evaluate import evaluate
+from turngate.trainer.filters.parts import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.run_parts import Run
+from turngate.trainer.run import Run
 from turngate.trainer.step import train_step
 from turngate.types import Evidence
 
@@ -66,7 +66,7 @@ class Recorder:
 def run_with(examiner, *, guide=None, evaluated=False):
     """One step of training with the examiner, or an evaluation: the run and what came of it."""
     LOG.clear()
-    policy = LocalPolicy(models.model(), models.chat(), lanes=4)
+    policy = LocalPolicy(models.model(), models.chat(), concurrency=4)
 
     async def go():
         async with EnvPool(Telling, size=4) as pool:
@@ -136,7 +136,7 @@ def test_a_step_in_which_no_fact_could_be_had_is_told_and_the_run_goes_on(caplog
 
 
 def test_without_examiners_it_ends_the_run():
-    policy = LocalPolicy(models.model(), models.chat(), lanes=4)
+    policy = LocalPolicy(models.model(), models.chat(), concurrency=4)
 
     async def go():
         async with EnvPool(Telling, size=4) as pool, Examining([], desks.desk(policy)) as examining:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import LockEnv
+from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.imitate import Imitation, converge, decay_passes, imitate
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import pack_demonstrations
 from turngate.trainer.torch.learner import TorchLearner
 
 

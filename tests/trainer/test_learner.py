@@ -6,10 +6,10 @@ import torch
 
 from tests.helpers import models
 from turngate.field_help import field_help
+from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import pack_demonstrations
 from turngate.types import Sampling
 
 

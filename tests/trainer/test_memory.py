@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turngate.errors import StoreError
 from turngate.rewards.judge import Fault
-from turngate.trainer.memory import (
+from turngate.trainer.guidance.experience_memory import (
     MOST_OPERATIONS,
     MOST_RULES,
     MOST_WORDS,

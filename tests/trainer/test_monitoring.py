@@ -16,8 +16,16 @@ from turngate.rewards.monitors.alarm import Alarm
 from turngate.rewards.monitors.step_facts import MEMORY, START
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.store import Store
-from turngate.trainer.monitoring import Watch, console_line, credit_by_turns, learned, recorded, remembered, unwatched
-from turngate.trainer.table import tabulate
+from turngate.trainer.batch.table import tabulate
+from turngate.trainer.checks.monitoring import (
+    Watch,
+    console_line,
+    credit_by_turns,
+    learned,
+    recorded,
+    remembered,
+    unwatched,
+)
 
 
 def step_of(number, *, spam=False, n=4):

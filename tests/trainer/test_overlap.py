@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.trainer.overlap import Shared, SplitOverlap, overlap, question_of
+from turngate.trainer.evaluation.overlap import Shared, SplitOverlap, overlap, question_of
 from turngate.types import Task
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import models
 from turngate.errors import ConfigError, ShapeError, UnknownName
-from turngate.trainer.pack import pack, pack_demonstrations, rows, split
+from turngate.trainer.batch.pack import pack, pack_demonstrations, rows, split
 from turngate.types import Batch, Source
 
 AVERAGES = ("token", "sequence", "turn")

@@ -12,10 +12,10 @@ import pytest
 
 import turngate
 from turngate.errors import StoreError
-from turngate.trainer import plain_pickle
 from turngate.trainer.ahead import Ahead
-from turngate.trainer.aside.learning import TowardsTeacher, towards_text
-from turngate.trainer.aside.preference import Cpl, Kto, Prdp, Preference
+from turngate.trainer.auxiliary.learning import TowardsTeacher, towards_text
+from turngate.trainer.auxiliary.preference import Cpl, Kto, Prdp, Preference
+from turngate.trainer.torch import plain_pickle
 from turngate.types import Evidence, Task
 
 

@@ -9,14 +9,14 @@ import pytest
 from tests.helpers import models
 from tests.helpers.rounding import GRADIENT, assert_alike
 from turngate.errors import ConfigError, UnknownName
-from turngate.rewards.gates import needs_outcome
+from turngate.rewards.gates.whole_kinds import needs_outcome
 from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.trainer.batch.pack import pack
+from turngate.trainer.batch.table import tabulate
+from turngate.trainer.checks.gradient_probe import probe_gradient
 from turngate.trainer.credit import returns, rloo
 from turngate.trainer.credit.sag import sag
 from turngate.trainer.loss import Gspo, KlCov, PolicyLoss, Reinforce
-from turngate.trainer.pack import pack
-from turngate.trainer.probe import probe_gradient
-from turngate.trainer.table import tabulate
 from turngate.types import Evidence, Group, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import RUBRIC, LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.metrics import Clock
 from turngate.trainer.credit import grpo
 from turngate.trainer.curriculum import Supply
 from turngate.trainer.curriculum.pass_rates import expected_draws, informative
 from turngate.trainer.curriculum.task_order import InOrder
-from turngate.trainer.filling import batch_size
-from turngate.trainer.filters import keep
+from turngate.trainer.filters.parts import keep
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.run_parts import Run
+from turngate.trainer.refill import batch_size
+from turngate.trainer.run import Run
 from turngate.trainer.waves import play_waves
 
 PER_STEP = 3
@@ -50,7 +50,7 @@ def steps(passes, *, batches=10, n_tasks=60, n_steps=1):
         async with EnvPool(LockEnv, size=8) as pool:
             curriculum = InOrder(tasks_in_order(n_tasks))
             run = Run(
-                player=models.player(ScriptedPolicy(lambda request: "press a", models.chat(), lanes=8)),
+                player=models.player(ScriptedPolicy(lambda request: "press a", models.chat(), concurrency=8)),
                 worlds=pool,
                 score=RUBRIC.score_group,
                 guide=NoGuide(),

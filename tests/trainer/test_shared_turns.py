@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.helpers.numbers import near
 from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.batch.shared_turns import merged_share, shared_columns
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import gigpo, grpo, lambda_grpo, lambda_grpo_tokens, tempo
 from turngate.trainer.credit.tree import grow
-from turngate.trainer.shared_turns import merged_share, shared_columns
 from turngate.trainer.signals.base import played_of
 from turngate.trainer.signals.similar import SharedTokens, SimilarStates
-from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,
     Completion,

@@ -11,6 +11,7 @@ import torch
 from tests.helpers import models
 from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.errors import ShapeError
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import random_reward
 from turngate.trainer.credit.implicit import cross_entropy, istar, preference, prime
@@ -22,7 +23,6 @@ from turngate.trainer.signals.log_ratios import LearnedLogRatios, LogRatios
 from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
 from turngate.trainer.signals.said_thoughts import thought_marks
 from turngate.trainer.signals.values import Values, explained
-from turngate.trainer.table import tabulate
 from turngate.types import Ending, Evidence, Guidance, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE

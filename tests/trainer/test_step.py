@@ -11,13 +11,13 @@ from tests.helpers import models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player
 from turngate.envs.lock import RUBRIC, LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import AgentFault, MismatchError, RunError
 from turngate.trainer.credit import dr_grpo, rloo
-from turngate.trainer.filters import varied
+from turngate.trainer.filters.parts import varied
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.run_parts import Run
+from turngate.trainer.run import Run
 from turngate.trainer.step import summarize, train_step
 from turngate.types import Ending, Guidance, RewardEvent, Score, ScoredGroup, derive_seed
 
@@ -62,7 +62,7 @@ def by_tokens(group, step=0):
 
 def steps(n=1, *, make_env=LockEnv, n_tasks=3, prepare=lambda run: run, **changes):
     """Run ``n`` steps; the run and the metrics of each."""
-    policy = LocalPolicy(models.model(), models.chat(), lanes=6)
+    policy = LocalPolicy(models.model(), models.chat(), concurrency=6)
     settings = {
         "player": models.player(policy, temperature=0.9),
         "score": by_tokens,
@@ -331,7 +331,7 @@ CUT = {"top_p": 0.9, "top_k": 20}
 
 def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it_alike():
     taught = models.learner(temperature=0.9, **CUT)
-    run, found = steps(2, player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
+    run, found = steps(2, player=models.player(models.local(concurrency=6), temperature=0.9, **CUT), learner=taught)
     for metrics in found:
         assert 0 <= metrics["canary/max_logprob_difference"] < 1e-4
         assert metrics["canary/borderline_tokens"] == 0
@@ -344,5 +344,5 @@ def test_without_the_renormalisation_in_the_learner_the_first_step_is_stopped_be
     taught = models.learner(temperature=0.9)
     before = {name: weight.clone() for name, weight in taught.weights().items()}
     with pytest.raises(MismatchError, match="differ at turn 0"):
-        steps(player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
+        steps(player=models.player(models.local(concurrency=6), temperature=0.9, **CUT), learner=taught)
     assert all(torch.equal(before[name], weight) for name, weight in taught.weights().items())

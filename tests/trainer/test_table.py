@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
-from turngate.rewards.gates import cap_process, veto
+from turngate.rewards.gates.whole_kinds import cap_process, veto
 from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import prorag, pure, sag, spa
 from turngate.trainer.credit.pay_sources import successes
-from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,
     Completion,

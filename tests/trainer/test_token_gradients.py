@@ -8,14 +8,14 @@ import pytest
 
 from tests.helpers import models
 from turngate.errors import ShapeError
+from turngate.trainer.batch.pack import pack
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.learner import Critic
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import pack
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.recorded_columns import TokenRows
 from turngate.trainer.signals.values import Values
-from turngate.trainer.table import tabulate
 from turngate.types import Score, Source, TokenCredit
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE

@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import models
-from turngate.agents.forced import Forced
 from turngate.agents.policies.scripted import ScriptedPolicy
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.envs.lock import RUBRIC, LockEnv
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import PartError, RunError
 from turngate.metrics import Clock
 from turngate.trainer.credit import grpo
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.run_parts import Run
+from turngate.trainer.run import Run
 from turngate.trainer.waves import MAX_WAVES, play_waves
 from turngate.types import Guidance, derive_seed
 
@@ -37,7 +37,7 @@ def help_of(level=1, **more):
 def opens(task, joins=True):
     """An episode that succeeds whatever the policy does."""
     guidance = help_of(3, kind="expert", text="", source="expert", joins=joins)
-    return Forced(turns=right(task), guidance=guidance, whole=True)
+    return PrefixTurns(turns=right(task), guidance=guidance, whole=True)
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Scripted(Guide):
 
 
 def run_of(pool, guide, script, **more):
-    player = models.player(ScriptedPolicy(script, models.chat(), lanes=8))
+    player = models.player(ScriptedPolicy(script, models.chat(), concurrency=8))
     return Run(
         player=player,
         worlds=pool,

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from turngate.agents.given import given_again
-from turngate.agents.rollout import Entrance, World
+from turngate.agents.rollout import EpisodeStart, World
 from turngate.errors import RunError
 from turngate.types import JSON, BoolArray, Evidence, Info, Observation, Source, Task, Trajectory, Turn
 
@@ -62,9 +62,9 @@ class Trail:
         )
 
 
-def joined(parent: Trajectory, turn: int, trail: Trail) -> Entrance:
+def joined(parent: Trajectory, turn: int, trail: Trail) -> EpisodeStart:
     """The entrance of a branch that leaves ``parent`` before ``turn``; ``trail`` is the branch's own."""
-    return Entrance(
+    return EpisodeStart(
         observation=parent.turns[turn].observation,
         tools=trail.tools,
         turns=parent.turns[:turn],
@@ -113,12 +113,12 @@ def root(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory:
     return one
 
 
-async def replay(world: World, task: Task, seed: int, notation: str, turns: Sequence[Turn]) -> Info:
+async def replay(world: World, task: Task, seed: int, tool_format: str, turns: Sequence[Turn]) -> Info:
     """Play recorded turns again, up to the state before the last of ``turns``; the info of the reset.
 
     Raises RunError if the environment does not come to the same states, naming the first turn that differs.
     """
-    observation, begun = await world.reset(task, seed, notation)
+    observation, begun = await world.reset(task, seed, tool_format)
     _compare(task, 0, observation, turns[0].observation)
     for number, (turn, following) in enumerate(pairwise(turns), start=1):
         observation, _, terminated, truncated, _ = await world.step(given_again(turn))

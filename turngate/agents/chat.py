@@ -6,8 +6,9 @@ with the ordinary letters of its frame, and the ids of earlier turns are never t
 what the model wrote, even where a template would rewrite it when rendering anew (Qwen3 drops the thoughts of earlier
 turns).
 
-Where the template can list tools, it does, in the notation that the model was trained to call them in, and what a tool
-answered is a message of the role ``tool``. Where it cannot, the environment's own text names them (``Chat.notation``).
+Where the template can list tools, it does, in the tool format that the model was trained to call them in, and what a
+tool answered is a message of the role ``tool``. Where it cannot, the environment's own text names them
+(``Chat.tool_format``).
 
 A model may end a turn with one of several tokens (``Chat.ends``). The history keeps the one that it wrote, and only a
 turn that was cut off gets one, as context. docs/models.md shows the tokens of each family.
@@ -34,8 +35,8 @@ from turngate.agents.few_shot import Example
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.agents.tool_text import tool_text
 from turngate.errors import ConfigError
-from turngate.tools.notations import NOTATIONS, of_template
-from turngate.tools.notations.base import THOUGHT
+from turngate.tools.formats import TOOL_FORMATS, of_template
+from turngate.tools.formats.base import THOUGHT
 from turngate.types import JSON, EndedBy, IntArray, storable
 
 _NO_TOKENS = "this needs the tokens of a policy behind a server, which gives text alone; use a local model"
@@ -104,12 +105,12 @@ class Chat:
         self.describes = False
         """Whether a system message describes the tools."""
         listed = _PROBE in self.rendered([*self._begun(), _user(_OPENING)], [_probe()])
-        self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
-        """The notation of the calls that the template asks for; "" = the template lists no tools, or in no notation
-        that is known, so the environment's own text names them and any notation will do."""
+        self.tool_format = of_template(str(tokenizer.chat_template)) if listed else ""
+        """The tool format of the calls that the template asks for; "" = the template lists no tools, or in no tool
+        format that is known, so the environment's own text names them and any tool format will do."""
         said = [{"role": "system", "content": _PROBE}, _user(_OPENING)]
-        self.describes = describes and not self.notation and _PROBE in self.rendered(said, ())
-        self.is_plain = not (self.notation or self.describes or shows_examples)
+        self.describes = describes and not self.tool_format and _PROBE in self.rendered(said, ())
+        self.is_plain = not (self.tool_format or self.describes or shows_examples)
         """Whether the first context of each episode is that of ``opening``: without tools and examples."""
         self._end = self._end_of_turn()
         self.ends = self._all_ends() | frozenset(ends)
@@ -117,7 +118,7 @@ class Chat:
         self._ended = _any_of(token for token, number in self._added.items() if number in self.ends)
         self.eos_id = self._end_of("")
         """The id that ends a turn which was given as text and calls nothing."""
-        control = NOTATIONS[self.notation].control if self.notation else ()
+        control = TOOL_FORMATS[self.tool_format].control if self.tool_format else ()
         self._marks = _any_of(token for token in (*control, *THOUGHT) if token in self._added)
         shown = str(tokenizer.chat_template)
         used = [token for token in self._added if token.strip() and (token in shown or token in control)]
@@ -129,11 +130,11 @@ class Chat:
     @property
     def about_tools(self) -> str:
         """How the model is told of its tools and calls them: a line for whoever starts a run."""
-        if self.notation:
-            return f"tools are listed by the chat template, called in {self.notation} notation"
+        if self.tool_format:
+            return f"tools are listed by the chat template, called in {self.tool_format} tool format"
         if self.describes:
-            return "the chat template lists no tools; a system message describes them and any notation is read"
-        return "the chat template lists no tools; the prompt names them and any notation is read"
+            return "the chat template lists no tools; a system message describes them and any tool format is read"
+        return "the chat template lists no tools; the prompt names them and any tool format is read"
 
     @property
     def about_history(self) -> str:
@@ -173,7 +174,7 @@ class Chat:
 
     def frames(self, tools: Sequence[Schema], env_id: str = "") -> Frames:
         """What stands around the messages of an episode with these tools, in this environment."""
-        shown = list(tools) if self.notation or self.describes else []
+        shown = list(tools) if self.tool_format or self.describes else []
         key = json.dumps([shown, env_id if self.examples.get(env_id) else ""])
         if key not in self._frames:
             self._frames[key] = Frames(self, shown, self.examples.get(env_id, ()))
@@ -187,7 +188,7 @@ class Chat:
     def encode_turn(self, text: str) -> IntArray:
         """An assistant's turn that was given as text, with its end-of-turn token.
 
-        The marks of the template's notation and of a thought become the tokens that the model would write for them;
+        The marks of the template's tool format and of a thought become the tokens that the model would write for them;
         nothing else does.
         """
         pieces = enumerate(self._marks.split(text))
@@ -277,17 +278,17 @@ class Chat:
         return max(ends, key=len)
 
     def _all_ends(self) -> frozenset[int]:
-        """What template, tokenizer and notation say; the model's own settings may name more."""
+        """What template, tokenizer and tool format say; the model's own settings may name more."""
         eos = str(self.tokenizer.eos_token)
-        if not self.notation:
+        if not self.tool_format:
             return frozenset({self._added[self._end], self._added[eos]})
-        notation = NOTATIONS[self.notation]
-        ends = {self._end, eos, *notation.ends} - set(notation.goes_on)
+        tool_format = TOOL_FORMATS[self.tool_format]
+        ends = {self._end, eos, *tool_format.ends} - set(tool_format.goes_on)
         return frozenset(self._added[token] for token in ends if token in self._added)
 
     def _end_of(self, text: str) -> int:
         """The token with which the model would end a turn with this text."""
-        token = NOTATIONS[self.notation].end(text) if self.notation else ""
+        token = TOOL_FORMATS[self.tool_format].end(text) if self.tool_format else ""
         return self._added.get(token, self._added[self._end])
 
     def _begun(self, tools: Sequence[Schema] = ()) -> list[_Message]:
@@ -401,7 +402,7 @@ class Frames:
         return join(frame.before, said[:place], self._chat.plain(hinted), said[place:], frame.after)
 
     def _frame(self, answered: str) -> _Frame:
-        if not (answered and self._tools and self._chat.notation):
+        if not (answered and self._tools and self._chat.tool_format):
             return self._next
         if answered not in self._answers:
             self._answers[answered] = self._chat.frame_answer(self._tools, answered) or self._next
@@ -411,20 +412,20 @@ class Frames:
 class TextChat(Chat):
     """For a policy that takes messages as text: nobody knows the tokens of its contexts, so they have no ids.
 
-    ``notation``: the one in which the policy writes down what its server called; "" = the server is given no tools.
+    ``tool_format``: the one in which the policy writes down what its server called; "" = the server is given no tools.
     """
 
-    def __init__(self, *, system: str = "", notation: str = "") -> None:
+    def __init__(self, *, system: str = "", tool_format: str = "") -> None:
         self.eos_id = -1  # no token has it
         self.ends = frozenset()
-        self.system, self.notation = system, notation
+        self.system, self.tool_format = system, tool_format
         self.examples, self._frames, self.describes = {}, {}, False
 
     @property
     def about_tools(self) -> str:
-        if self.notation:
-            return f"tools are given to the server, and its calls are kept in {self.notation} notation"
-        return "the server is given no tools; the prompt names them and any notation is read"
+        if self.tool_format:
+            return f"tools are given to the server, and its calls are kept in {self.tool_format} tool format"
+        return "the server is given no tools; the prompt names them and any tool format is read"
 
     @property
     def about_history(self) -> str:

@@ -1,6 +1,6 @@
 """A conversation as servers of OpenAI's chat completions take it: messages, tools and what was called, images.
 
-What a server calls arrives apart from what it says. An action is text, so a call is written down in one notation,
+What a server calls arrives apart from what it says. An action is text, so a call is written down in one tool format,
 Hermes, behind the words before it (``as_text``), and spelt out again when the conversation goes on (``spelt``).
 
     reply                  {"content": "I look.", "tool_calls": [{"function": {"name": "look", "arguments": "{}"}}]}
@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from turngate.errors import ConfigError
-from turngate.tools.notations import NOTATIONS
-from turngate.tools.notations.base import Unreadable, dump
-from turngate.tools.notations.hermes import BEGIN, END
+from turngate.tools.formats import TOOL_FORMATS
+from turngate.tools.formats.base import Unreadable, dump
+from turngate.tools.formats.hermes import BEGIN, END
 from turngate.types import JSON, Message, ToolCall, storable
 
-NOTATION = "hermes"
+TOOL_FORMAT = "hermes"
 """In which the calls of a server are kept."""
 IMAGE_BYTES = 20 * 2**20
 """Largest image that is sent."""
@@ -82,20 +82,20 @@ def spelt(messages: Sequence[Message], *, tools: bool) -> list[Row]:
 def listing(messages: Sequence[Message], tools: Sequence[Mapping[str, JSON]]) -> tuple[Message, ...]:
     """The same conversation with the tools in its first user message, for a server that takes none."""
     schemas = "\n".join(dump(tool["function"]) for tool in tools)
-    told = f"You have these tools:\n{schemas}\nCall one by writing:\n{NOTATIONS[NOTATION].form}"
+    told = f"You have these tools:\n{schemas}\nCall one by writing:\n{TOOL_FORMATS[TOOL_FORMAT].form}"
     first = next(place for place, message in enumerate(messages) if message.role == "user")
     named = replace(messages[first], content=f"{told}\n\n{messages[first].content}")
     return *messages[:first], named, *messages[first + 1 :]
 
 
 def _before_calls(message: Message) -> str | None:
-    """What an assistant said before its calls; None if they are in another notation than a server's are kept in."""
-    notation = NOTATIONS[NOTATION]
+    """What an assistant said before its calls; None if they are in another tool format than a server's are kept in."""
+    tool_format = TOOL_FORMATS[TOOL_FORMAT]
     try:
-        _, body = notation.split(message.content)
+        _, body = tool_format.split(message.content)
     except Unreadable:
         return None
-    first = notation.begins(body)
+    first = tool_format.begins(body)
     if first < 0:
         return None
     return storable(message.content[: len(message.content) - len(body) + first].removesuffix("\n"))

@@ -74,14 +74,14 @@ async def probe(player: Player, asks: Sequence[Probe], *, seed: int) -> list[lis
     A sample depends on nothing but ``seed``, the trajectory's id, the turn and its number. A question that does not fit
     into the player's context gets no completion, and a sample that the sampler failed to give is left out. The
     questions are episodes of their own for the engine, forgotten when answered, so the caches of live episodes stay as
-    they are; but they take up lanes.
+    they are; but they take up slots.
     """
     found: dict[tuple[int, int], Completion] = {}
     queue = _requests(player, asks, seed, call=id(found))
     policy = player.policy
 
-    async def lane() -> None:
-        async with policy.lane():
+    async def slot() -> None:
+        async with policy.slot():
             for place, request in queue:
                 try:
                     found[place] = await completed(policy, request)
@@ -91,9 +91,9 @@ async def probe(player: Player, asks: Sequence[Probe], *, seed: int) -> list[lis
                     policy.release(request.episode)
 
     try:
-        async with asyncio.TaskGroup() as lanes:
-            for _ in range(min(sum(ask.n for ask in asks), policy.lanes)):
-                lanes.create_task(lane())
+        async with asyncio.TaskGroup() as slots:
+            for _ in range(min(sum(ask.n for ask in asks), policy.slots)):
+                slots.create_task(slot())
     except BaseExceptionGroup as errors:
         first = errors.exceptions[0]
         raise first from first.__cause__

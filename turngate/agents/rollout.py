@@ -1,7 +1,7 @@
 """Plays episodes: many at once, each at its own speed.
 
-A *lane* plays one episode after another. While the environment of one episode steps, the policy decodes for the others;
-when an episode ends, its lane begins the next one at once. An error inside an episode ends that episode only, with an
+A *slot* plays one episode after another. While the environment of one episode steps, the policy decodes for the others;
+when an episode ends, its slot begins the next one at once. An error inside an episode ends that episode only, with an
 ending that says what broke.
 """
 
@@ -20,11 +20,11 @@ import numpy as np
 
 from turngate.agents.chat import Chat, n_shared
 from turngate.agents.few_shot import messages_of
-from turngate.agents.forced import Entry, Forced
 from turngate.agents.given import Given, given
-from turngate.agents.lent import Actor, Lent
+from turngate.agents.handoff import Actor, Handoff
 from turngate.agents.policies.answers import completed
 from turngate.agents.policies.base import Policy
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
     FAULT,
@@ -56,10 +56,10 @@ REASON_CHARS = 2_000
 
 
 class World(Protocol):
-    """One environment, called from a coroutine (see ``turngate.envs.pool``)."""
+    """One environment, called from a coroutine (see ``turngate.envs.pool.pool``)."""
 
-    async def reset(self, task: Task, seed: int, notation: str = "") -> tuple[Observation, Info]:
-        """Begin an episode in which the policy writes calls in ``notation``: its first observation, and info."""
+    async def reset(self, task: Task, seed: int, tool_format: str = "") -> tuple[Observation, Info]:
+        """Begin an episode in which the policy writes calls in ``tool_format``: its first observation, and info."""
         ...
 
     async def step(self, action: Given) -> tuple[Observation, float, bool, bool, Info]:
@@ -111,7 +111,7 @@ class TokenLimits:
 class Episode:
     """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any.
 
-    ``forced``: turns that somebody else takes first; ``lent``: turns that another policy takes. ``guidance`` is then
+    ``prefix``: turns that somebody else takes first; ``handoff``: turns that another policy takes. ``guidance`` is then
     that of whoever takes them.
     """
 
@@ -119,18 +119,18 @@ class Episode:
     task: Task
     seed: int
     guidance: Guidance | None = None
-    forced: Forced | None = None
-    lent: Lent | None = None
+    prefix: PrefixTurns | None = None
+    handoff: Handoff | None = None
 
     @property
     def env_seed(self) -> int:
         """What the environment is reset with: a retry begins as the episode that it retries."""
-        again = None if self.forced is None else self.forced.seed
+        again = None if self.prefix is None else self.prefix.seed
         return derive_seed(self.seed if again is None else again, "env")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrance:
+class EpisodeStart:
     """Where the policy enters an episode: what it sees next, and what was played, said and measured before.
 
     ``turns`` belong to the episode, ``said`` are the turns that its context shows: the same, unless the policy is shown
@@ -184,28 +184,28 @@ class _Play:
         return sum(len(part) for part in self.ids)
 
     @property
-    def forced(self) -> Forced | None:
+    def prefix(self) -> PrefixTurns | None:
         """Who takes the turn that comes next instead of the policy; None = the policy does."""
-        forced = self.episode.forced
-        return forced if forced is not None and len(self.turns) < len(forced.turns) else None
+        prefix = self.episode.prefix
+        return prefix if prefix is not None and len(self.turns) < len(prefix.turns) else None
 
     @property
     def other(self) -> Actor | None:
         """The other policy that takes the turn that comes next; None = it is not lent."""
-        lent = self.episode.lent
-        return lent.actor if lent is not None and lent.takes(len(self.turns)) else None
+        handoff = self.episode.handoff
+        return handoff.actor if handoff is not None and handoff.takes(len(self.turns)) else None
 
     @property
     def is_whole(self) -> bool:
         """Whether all turns of an episode that somebody else plays from beginning to end are taken."""
-        forced = self.episode.forced
-        return forced is not None and forced.whole and len(self.turns) == len(forced.turns)
+        prefix = self.episode.prefix
+        return prefix is not None and prefix.whole and len(self.turns) == len(prefix.turns)
 
     @property
     def is_unbegun(self) -> bool:
         """Whether the policy took no turn: none was taken at all, or only those that somebody else takes first."""
-        forced = self.episode.forced
-        return len(self.turns) <= (0 if forced is None or forced.whole else len(forced.turns))
+        prefix = self.episode.prefix
+        return len(self.turns) <= (0 if prefix is None or prefix.whole else len(prefix.turns))
 
     def fail(self, fault: AgentFault, *, turn: int | None) -> Ending:
         self.evidence.append(Evidence(name=FAULT, value=storable(str(fault), REASON_CHARS), turn=turn))
@@ -273,17 +273,17 @@ class Player:
             raise ValueError(f"two episodes have the id '{twice[0]}'; ids must differ, for instance by sibling or seed")
         results: dict[str, Trajectory] = {}
         queue = list(episodes)
-        n_lanes = min(len(episodes), self.policy.lanes, worlds.size)
+        n_slots = min(len(episodes), self.policy.slots, worlds.size)
         try:
-            async with asyncio.TaskGroup() as lanes:
-                for _ in range(n_lanes):
-                    lanes.create_task(self._lane(worlds, queue, results, ended))
+            async with asyncio.TaskGroup() as slots:
+                for _ in range(n_slots):
+                    slots.create_task(self._slot(worlds, queue, results, ended))
         except BaseExceptionGroup as errors:
             first = errors.exceptions[0]
             raise first from first.__cause__
         return [results[episode.id] for episode in episodes]
 
-    async def _lane(
+    async def _slot(
         self,
         worlds: Worlds,
         queue: list[Episode],
@@ -294,8 +294,8 @@ class Player:
             # The first that need not wait, so that environments of one kind which are all in use hold up no other.
             index = next((i for i, episode in enumerate(queue) if worlds.free(episode.task)), 0)
             episode = queue.pop(index)
-            # A lane of the policy only with an environment in hand: an engine may wait until every lane wants a token.
-            async with worlds.lease(episode.task) as world, self.policy.lane():
+            # A slot of the policy only with an environment in hand: an engine may wait until every slot wants a token.
+            async with worlds.lease(episode.task) as world, self.policy.slot():
                 results[episode.id] = await self._play_one(world, episode)
             ended(results[episode.id])
 
@@ -315,10 +315,10 @@ class Player:
     async def _turns(self, world: World, play: _Play) -> Ending:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
-        entrance = await outside(self._enter(world, episode))
-        frames = self.chat.frames(entrance.tools, episode.task.env_id)
-        observation, context, play.hint = entrance.observation, entrance.context, entrance.hint
-        message = self._begin(play, entrance)
+        start = await outside(self._enter(world, episode))
+        frames = self.chat.frames(start.tools, episode.task.env_id)
+        observation, context, play.hint = start.observation, start.context, start.hint
+        message = self._begin(play, start)
         if context is None:
             context = play.framed(partial(frames.opening, observation.text))
         while True:
@@ -344,7 +344,7 @@ class Player:
                     raise
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
-            asked = given(completion) if play.forced is None else play.forced.turns[len(play.turns)]
+            asked = given(completion) if play.prefix is None else play.prefix.turns[len(play.turns)]
             try:
                 reply, _, terminated, truncated, info = await outside(self._step(world, episode, asked))
             except AgentFault as fault:  # raised by the pool: the environment hung, or its process died
@@ -352,10 +352,10 @@ class Player:
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
-            forced, learned = play.forced, info.get("learned", True)
+            prefix, learned = play.prefix, info.get("learned", True)
             play.turns.append(self._turn(play, observation, context, completion, info["action"], learned=learned))
-            if forced is not None:
-                forced.check_key(len(play.turns) - 1, reply.state_key)
+            if prefix is not None:
+                prefix.check_key(len(play.turns) - 1, reply.state_key)
             if terminated or truncated:
                 assert info["ending"] is not None  # the contract of ``step``
                 return info["ending"]
@@ -373,40 +373,42 @@ class Player:
         """The next turn: of the policy, or of whoever takes it instead. Raises OutOfRoom for one that does not fit."""
         if play.other is not None:
             completion = await self.policy.outside(play.other.act(self._request(play), self.chat))
-        elif play.forced is not None:
-            completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
+        elif play.prefix is not None:
+            completion = play.prefix.said(len(play.turns), self.chat, self.policy.version)
         else:
             return await completed(self.policy, self._request(play), n_tokens=self.n_tokens)
         if play.n_tokens + len(completion.ids_K) > self.limits.context:
             raise OutOfRoom(f"turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
         return completion
 
-    async def _enter(self, world: World, episode: Episode) -> Entrance:
+    async def _enter(self, world: World, episode: Episode) -> EpisodeStart:
         """Put the environment where the policy enters the episode."""
-        forced = episode.forced
-        observation, info = await world.reset(episode.task, episode.env_seed, self.chat.notation)
-        return Entrance(observation=observation, tools=info["tools"], parent=None if forced is None else forced.parent)
+        prefix = episode.prefix
+        observation, info = await world.reset(episode.task, episode.env_seed, self.chat.tool_format)
+        return EpisodeStart(
+            observation=observation, tools=info["tools"], parent=None if prefix is None else prefix.parent
+        )
 
     async def _step(self, world: World, episode: Episode, asked: Given) -> tuple[Observation, float, bool, bool, Info]:
         """One turn of the environment."""
         return await world.step(asked)
 
-    def _begin(self, play: _Play, entrance: Entrance) -> Message:
-        """Take over what was before the entrance; the message of its observation."""
-        play.tools = entrance.tools if self.chat.notation else ()
-        play.parent, play.turns = entrance.parent, list(entrance.turns)
-        play.evidence = list(entrance.evidence)
-        play.ids = [part for turn in entrance.turns for part in (turn.context_ids, turn.completion.ids_K)]
-        if told := self.chat.system_text(entrance.tools):
+    def _begin(self, play: _Play, start: EpisodeStart) -> Message:
+        """Take over what was before the start; the message of its observation."""
+        play.tools = start.tools if self.chat.tool_format else ()
+        play.parent, play.turns = start.parent, list(start.turns)
+        play.evidence = list(start.evidence)
+        play.ids = [part for turn in start.turns for part in (turn.context_ids, turn.completion.ids_K)]
+        if told := self.chat.system_text(start.tools):
             play.messages.append(Message(role="system", content=told))
         play.messages += messages_of(self.chat.examples.get(play.episode.task.env_id, ()), tools=bool(play.tools))
         answers = False
-        for turn in entrance.said:
+        for turn in start.said:
             shown = f"\n{turn.guidance.text}" if turn.guidance is not None else ""
             play.messages += [self._message(play, turn.observation, answers=answers, hint=shown), _assistant(turn)]
             answers = bool(turn.action.calls)
         hint = hint_before(play.episode, len(play.turns))
-        return self._message(play, entrance.observation, answers=answers and bool(entrance.turns), hint=hint)
+        return self._message(play, start.observation, answers=answers and bool(start.turns), hint=hint)
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:
@@ -418,9 +420,9 @@ class Player:
         return info["ending"]
 
     def _request(self, play: _Play) -> Request:
-        turn, forced, sampling = len(play.turns), play.episode.forced, self.sampling
-        if forced is not None and forced.temperature is not None:
-            sampling = replace(sampling, temperature=forced.temperature)
+        turn, prefix, sampling = len(play.turns), play.episode.prefix, self.sampling
+        if prefix is not None and prefix.temperature is not None:
+            sampling = replace(sampling, temperature=prefix.temperature)
         return Request(
             episode=play.episode.id,
             task_id=play.episode.task.id,
@@ -460,8 +462,8 @@ class Player:
     ) -> Turn:
         """``learned``: whether the tokens of the completion carry credit; else they count as context."""
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
-        if play.forced or play.other or learned:
-            source[len(context) :] = Source.GUIDE if play.forced or play.other else Source.POLICY
+        if play.prefix or play.other or learned:
+            source[len(context) :] = Source.GUIDE if play.prefix or play.other else Source.POLICY
         guidance = play.episode.guidance
         if play.hint is not None:
             source[: len(context)][play.hint] = Source.GUIDE
@@ -530,7 +532,7 @@ def episode_of(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:
         id=f"{task.id}#{sibling}@{seed:x}",
         task=task,
         seed=derive_seed(seed, task.id, sibling),
-        guidance=entry.guidance if isinstance(entry, Forced | Lent) else entry,
-        forced=entry if isinstance(entry, Forced) else None,
-        lent=entry if isinstance(entry, Lent) else None,
+        guidance=entry.guidance if isinstance(entry, PrefixTurns | Handoff) else entry,
+        prefix=entry if isinstance(entry, PrefixTurns) else None,
+        handoff=entry if isinstance(entry, Handoff) else None,
     )

@@ -77,8 +77,8 @@ class ChatServer:
     """``POST {url}/chat/completions`` with ``model``. Use it inside ``async with``, which holds its connections.
 
     ``extra`` is added to every request, for instance ``{"response_format": {"type": "json_object"}}``; some servers
-    want the limit under another name than ``max_tokens`` (``tokens_field``). ``lanes``: most connections. The key is
-    sent and kept nowhere else: should a server repeat it in a message, it is blotted out.
+    want the limit under another name than ``max_tokens`` (``tokens_field``). ``concurrency``: most connections. The key
+    is sent and kept nowhere else: should a server repeat it in a message, it is blotted out.
 
     Raises MissingExtra without httpx2; ConfigError for an address that is none, and for redirections and answers 401,
     403 and 404, which no retry will change.
@@ -90,20 +90,20 @@ class ChatServer:
         model: str,
         *,
         api_key: str | None = None,
-        lanes: int = 16,
+        concurrency: int = 16,
         tokens_field: str = "max_tokens",
         extra: Mapping[str, JSON] | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"'{url}' is not the address of a server; write for instance http://localhost:8000/v1")
-        self.url, self.model, self.lanes = f"{url.rstrip('/')}/chat/completions", model, lanes
+        self.url, self.model, self.concurrency = f"{url.rstrip('/')}/chat/completions", model, concurrency
         self._key, self._tokens_field, self._extra = api_key, tokens_field, dict(extra or {})
         self._client: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connections."""
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._client = http_client.HttpClient(self.url, headers=headers, connections=self.lanes)
+        self._client = http_client.HttpClient(self.url, headers=headers, connections=self.concurrency)
         return self
 
     async def __aexit__(

@@ -16,11 +16,11 @@ from typing import Protocol
 import numpy as np
 
 from turngate.agents.branches import Fork, ForkKind, Trail, hints, joined, replay
-from turngate.agents.forced import Entry, Forced
 from turngate.agents.given import Given
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.agents.rollout import (
-    Entrance,
     Episode,
+    EpisodeStart,
     Player,
     World,
     Worlds,
@@ -164,7 +164,7 @@ class _Wave:
         """Equal entries grow trees together; who plays a whole episode for the policy leaves it nothing to branch."""
         growing: list[_Growing] = []
         for place, entry in enumerate(plan):
-            whole = isinstance(entry, Forced) and entry.whole
+            whole = isinstance(entry, PrefixTurns) and entry.whole
             same = None if whole else next((one for one in growing if one.entry == entry), None)
             if same is None:
                 rng = np.random.default_rng(derive_seed(seed, task.id, "branching", place))
@@ -201,7 +201,7 @@ class TreePlayer(Player):
             self._branches[own.id] = next(leaf for leaf in growing.leaves if leaf.id == fork.id), fork
         return own
 
-    async def _enter(self, world: World, episode: Episode) -> Entrance:
+    async def _enter(self, world: World, episode: Episode) -> EpisodeStart:
         parent, fork = self._branches.get(episode.id, (None, None))
         if parent is None or fork is None:
             return await self._noted(world, episode, await super()._enter(world, episode))
@@ -212,10 +212,10 @@ class TreePlayer(Player):
         if trail.snapshots_T:
             await world.restore(trail.snapshots_T[fork.turn])
         else:
-            await replay(world, episode.task, trail.seed, self.chat.notation, parent.turns[: fork.turn + 1])
+            await replay(world, episode.task, trail.seed, self.chat.tool_format, parent.turns[: fork.turn + 1])
         return joined(parent, fork.turn, trail)
 
-    async def _again(self, world: World, episode: Episode, parent: Trajectory, fork: Fork) -> Entrance:
+    async def _again(self, world: World, episode: Episode, parent: Trajectory, fork: Fork) -> EpisodeStart:
         """A new attempt, which is shown the earlier one, with the same help."""
         first = await super()._enter(world, episode)
         seen = replace(first.observation, text=f"{fork.note}\n{first.observation.text}")
@@ -224,7 +224,7 @@ class TreePlayer(Player):
             self.chat.frames(first.tools, episode.task.env_id).follow_up, seen.text, last.completion.ended_by
         )
         following, hint_L = with_hint(frame, hint_before(episode, 0))
-        entrance = replace(
+        start = replace(
             first,
             observation=seen,
             said=parent.turns,
@@ -232,7 +232,7 @@ class TreePlayer(Player):
             hint=np.concatenate([hints(parent.turns), hint_L]),
             parent=(parent.id, 0),
         )
-        return await self._noted(world, episode, entrance)
+        return await self._noted(world, episode, start)
 
     async def _step(self, world: World, episode: Episode, asked: Given) -> tuple[Observation, float, bool, bool, Info]:
         reply = await super()._step(world, episode, asked)
@@ -243,12 +243,12 @@ class TreePlayer(Player):
             await self._mark(world, episode, trail)
         return reply
 
-    async def _noted(self, world: World, episode: Episode, entrance: Entrance) -> Entrance:
+    async def _noted(self, world: World, episode: Episode, start: EpisodeStart) -> EpisodeStart:
         """Begin the trail of an episode that starts from the task's first state."""
-        trail = Trail(seed=episode.env_seed, tools=entrance.tools)
+        trail = Trail(seed=episode.env_seed, tools=start.tools)
         self._trails[episode.id] = trail
         await self._mark(world, episode, trail)
-        return entrance
+        return start
 
     async def _mark(self, world: World, episode: Episode, trail: Trail) -> None:
         """Note the state before the next turn."""

@@ -17,7 +17,7 @@ from turngate.report.intervals import by_question, rate_by_question
 from turngate.run.continuing import Begun, Continued, continue_from
 from turngate.run.environments import Environments
 from turngate.run.examples import with_examples
-from turngate.run.replaying import notation_of, recorded_episodes
+from turngate.run.replaying import recorded_episodes, tool_format_of
 from turngate.run.target_policy import playing_policy
 from turngate.runs import RunFolder
 from turngate.store import Store, write_json_atomic, write_text_atomic
@@ -47,21 +47,21 @@ def branch_episodes(
     run = RunFolder.of(path)
     store = Store.found(path)
     config = load_run(run)
-    notation = notation_of(run, config)
+    tool_format = tool_format_of(run, config)
     here = Path.cwd()  # an environment may change it
     target = run.continued(f"turn-{turn}-{Path(policy).name}").path if out is None else out
     with Environments(config.env, trained=False) as environments:
         begun, short = _begun(store, environments, turn, episode=episode, phase=phase, step=step, limit=limit)
         playing = playing_policy(policy, config)
-        if playing.player.chat.notation != notation:
+        if playing.player.chat.tool_format != tool_format:
             raise ReplayRefused(
-                f"'{policy}' writes calls in {playing.player.chat.notation or 'any'} notation, recorded turns are in "
-                f"{notation or 'any'}; name a policy with the same chat template"
+                f"'{policy}' writes calls in {playing.player.chat.tool_format or 'any'} tool format, recorded turns are in "
+                f"{tool_format or 'any'}; name a policy with the same chat template"
             )
 
         async def work() -> Continued:
             shown = config.model_copy(update={"policy": playing.part})
-            async with playing.player.policy.running(), environments.worlds(config.policy.lanes) as worlds:
+            async with playing.player.policy.running(), environments.worlds(config.policy.concurrency) as worlds:
                 chat = await with_examples(shown, environments, worlds, playing.player.chat)
                 player = playing.player.talking(chat)
                 if playing.weights is not None:

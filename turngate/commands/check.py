@@ -1,4 +1,4 @@
-"""``turngate check``: whether an environment keeps the rules of ``turngate.envs.check``."""
+"""``turngate check``: whether an environment keeps the rules of ``turngate.envs.check.check_env``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 
 
 def check(console: Console, env: str, kwargs: Mapping[str, object], *, episodes: int, seed: int) -> bool:

@@ -17,8 +17,8 @@ from turngate.run.models import load_model
 from turngate.run.target_policy import started_from
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.batch.pack import by_turn
 from turngate.trainer.credit.rule import CreditRule
-from turngate.trainer.pack import by_turn
 from turngate.types import JSON, ScoredGroup
 
 
@@ -30,8 +30,8 @@ def credit_again(
     Prints the ``top`` turns whose credit differs most. Raises ConfigError, StoreError if the step has no usable group.
     """
     from turngate.report.credits import show_moves
-    from turngate.trainer.filters import keep
-    from turngate.trainer.table import tabulate
+    from turngate.trainer.batch.table import tabulate
+    from turngate.trainer.filters.parts import keep
 
     rule = CreditRule.named(method, settings)
     run = RunFolder.of(path)
@@ -78,9 +78,9 @@ def probe_turn(
     what was paid.
     """
     from turngate.report.probes import show_probe
-    from turngate.trainer.contexts import without_hints
-    from turngate.trainer.filters import keep
-    from turngate.trainer.probe import probe_gradient
+    from turngate.trainer.batch.contexts import without_hints
+    from turngate.trainer.checks.gradient_probe import probe_gradient
+    from turngate.trainer.filters.parts import keep
 
     rule = CreditRule.named(method, settings)
     run = RunFolder.of(path)
@@ -148,8 +148,8 @@ def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
 
 def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
     """The columns that the loss needs, measured by the learner itself and by the model that the run began from."""
+    from turngate.trainer.batch.pack import pack
     from turngate.trainer.learner import measured_for
-    from turngate.trainer.pack import pack
     from turngate.trainer.signals.said_thoughts import thought_marks
 
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)

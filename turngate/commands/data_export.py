@@ -24,7 +24,7 @@ from turngate.store.conditions import EpisodeCondition, condition
 from turngate.store.files import write_atomic
 from turngate.store.formats import atif, openai_chat
 from turngate.store.formats.training_rows import HowAsked, actions_of, imitated, labelled, preferred
-from turngate.trainer.aside.pairing import crossed
+from turngate.trainer.auxiliary.pairing import crossed
 from turngate.types import Score, ScoredGroup, Trajectory
 
 FORMATS = ("sft", "pairs", "kto", "atif", "chat")

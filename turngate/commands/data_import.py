@@ -191,7 +191,7 @@ def _with_ids(episodes: Sequence[ReadEpisode], name: str) -> Iterator[ReadEpisod
     @cache
     def frames_of(system: str, tools: str) -> Frames:
         chat = chat_of(system)
-        return chat.frames(json.loads(tools) if chat.notation else ())
+        return chat.frames(json.loads(tools) if chat.tool_format else ())
 
     for one in episodes:
         if one.tokens is not KnownTokens.NONE:

@@ -18,8 +18,7 @@ from rich.console import Console
 from turngate.agents.rollout import Player
 from turngate.config import Config, dump, parse
 from turngate.errors import ConfigError, StoreError
-from turngate.evaluations import WITH_MEMORY, add_evaluation, withheld_line
-from turngate.examine.base import Desk
+from turngate.examine.base import ExamineContext
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.report.best_of import (
@@ -39,20 +38,21 @@ from turngate.report.intervals import Interval, SuccessCount, by_question, rate_
 from turngate.report.pass_at import pass_curve, pass_line
 from turngate.report.stated_odds import CalibrationScores, calibration, calibration_line
 from turngate.run.assemble import check_examiners
+from turngate.run.context_fit import check_room
 from turngate.run.environments import Environments, naming_key
 from turngate.run.examples import with_examples
 from turngate.run.feeders import check_feeders
 from turngate.run.kept_memory import read_memory, recalling
 from turngate.run.learners import rounded_for
 from turngate.run.models import check_model, load_model
-from turngate.run.room import check_room
 from turngate.run.splits import overlaps_with_run
 from turngate.runs import RunFolder
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
-from turngate.trainer.abstention import abstention_lines
-from turngate.trainer.evaluate import Evaluation, evaluate
-from turngate.trainer.memory import Recalled
-from turngate.trainer.overlap import SplitOverlap, overlap_lines
+from turngate.trainer.evaluation.abstention import abstention_lines
+from turngate.trainer.evaluation.evaluate import Evaluation, evaluate
+from turngate.trainer.evaluation.evaluations_file import WITH_MEMORY, add_evaluation, withheld_line
+from turngate.trainer.evaluation.overlap import SplitOverlap, overlap_lines
+from turngate.trainer.guidance.experience_memory import Recalled
 from turngate.types import JSON, ScoredGroup, Task, derive_seed
 
 PHASE = "eval"
@@ -168,7 +168,7 @@ def evaluate_config(
         check_feeders(config, environments)
         overlaps, lines = _overlaps(placed, environments)
         player = _player(placed)
-        shown = None if state is None else recalling(config, state, environments, player.chat.notation)
+        shown = None if state is None else recalling(config, state, environments, player.chat.tool_format)
         if any(env.turn_spec.tools for _, env in environments):
             console.print(player.chat.about_tools, markup=False, highlight=False, soft_wrap=True)
         if player.chat.about_history:
@@ -244,9 +244,9 @@ async def _play(
     """Play every environment, split and temperature in turn; the result of each is on disk before the next begins."""
     sections, results = environments.sections, []
     async with AsyncExitStack() as stack:
-        worlds = await stack.enter_async_context(environments.worlds(config.policy.lanes))
+        worlds = await stack.enter_async_context(environments.worlds(config.policy.concurrency))
         player = player.talking(await with_examples(config, environments, worlds, player.chat))
-        desk = Desk(player=player, step=0, seed=config.seed, answer=recorded_answer, verdicts=folder.verdicts)
+        desk = ExamineContext(player=player, step=0, seed=config.seed, answer=recorded_answer, verdicts=folder.verdicts)
         await stack.enter_async_context(player.policy.running())
         examining = await stack.enter_async_context(Examining(config.examine, desk))
         if config.policy.trainable:

@@ -14,7 +14,7 @@ from turngate.rewards import Rubric
 from turngate.run.environments import Environments
 from turngate.run.models import load_model, outlined, require_torch, save_adapter, save_model, stop_at
 from turngate.runs import RunFolder
-from turngate.trainer.tried_steps import read_steps
+from turngate.trainer.evaluation.validation_steps import read_steps
 
 
 def export(console: Console, path: Path, out: Path, *, best: bool = False, adapter: bool = False) -> None:

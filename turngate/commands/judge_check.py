@@ -36,8 +36,8 @@ def judge_check(
     store = VerdictCache(cache) if cache is not None else None
 
     async def go() -> CheckResult:
-        async with judge.speaker(None) as speaker:
-            return await check(Judge(speaker, seed=seed, settings=judge, cache=store), rows, wanted)
+        async with judge.text_model(None) as text_model:
+            return await check(Judge(text_model, seed=seed, settings=judge, cache=store), rows, wanted)
 
     result = asyncio.run(go())
     print_table(console, table(result))

@@ -16,9 +16,9 @@ from rich.console import Console
 
 from turngate.envs.web.engine.listening import Heard
 from turngate.envs.web.env import WebEnv
-from turngate.envs.web.own.folder_site import HOST
-from turngate.envs.web.own.own_source import ENV_ID
-from turngate.envs.web.own.scenario import PRIVATE_KEY, OwnTask
+from turngate.envs.web.loaders.own.folder_site import HOST
+from turngate.envs.web.loaders.own.own_source import ENV_ID
+from turngate.envs.web.loaders.own.scenario import PRIVATE_KEY, OwnTask
 from turngate.envs.web.recording import Demonstration, SiteRecorder, demonstrate, not_checked
 from turngate.errors import ConfigError
 from turngate.jsonl import read_rows

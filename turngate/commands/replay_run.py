@@ -12,7 +12,7 @@ from turngate.config import load_run
 from turngate.errors import ConfigError
 from turngate.progress_bar import Progress
 from turngate.run.environments import Environments
-from turngate.run.replaying import MOST_AT_ONCE, EpisodeReplay, ReplayCounts, Replayer, notation_of, replay_store
+from turngate.run.replaying import MOST_AT_ONCE, EpisodeReplay, ReplayCounts, Replayer, replay_store, tool_format_of
 from turngate.runs import RunFolder
 from turngate.store import Store, write_json_atomic
 from turngate.types import JSON
@@ -32,15 +32,15 @@ def replay_episodes(
     store = Store.found(path)
     phases = recorded_phases(store, phase, step)
     config = load_run(run)
-    notation = notation_of(run, config)
+    tool_format = tool_format_of(run, config)
 
     async def work() -> ReplayCounts:
-        size = min(config.policy.lanes, MOST_AT_ONCE)
+        size = min(config.policy.concurrency, MOST_AT_ONCE)
         with Progress(console, "replaying", transient=True) as progress:
             async with environments.worlds(size) as worlds:
                 return await replay_store(
                     store,
-                    Replayer(config, environments, worlds, notation),
+                    Replayer(config, environments, worlds, tool_format),
                     phases=phases,
                     step=step,
                     limit=limit,

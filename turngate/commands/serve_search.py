@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turngate.envs.search.library import library, retriever_part
-from turngate.envs.search.over_http import RetrievalServer
+from turngate.envs.search.engine.index_cache import library, retriever_part
+from turngate.envs.search.engine.over_http import RetrievalServer
 from turngate.errors import ConfigError
 from turngate.types import JSON
 

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from turngate.errors import ConfigError
-from turngate.evaluations import withheld_lines
 from turngate.report.tables import print_table
 from turngate.run.credit import RecordedRule, recorded_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import withheld_lines
 from turngate.types import FloatArray, ScoredGroup, Trajectory
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screens
     """
     from turngate.report.screenshots import write_screenshots
     from turngate.report.show import show
-    from turngate.trainer.filters import keep
+    from turngate.trainer.filters.parts import keep
     from turngate.trainer.step import UNUSED
 
     run = RunFolder.of(path)
@@ -100,16 +100,16 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screens
 
 
 def _filtered(recorded: RecordedRule, group: ScoredGroup) -> bool:
-    from turngate.trainer.filters import keep
+    from turngate.trainer.filters.parts import keep
 
     return not keep([group], recorded.filters, lone=recorded.alone)[0]
 
 
 def _credit(rule: CreditRule, kept: Sequence[ScoredGroup], trajectory_id: str) -> tuple[FloatArray, list[CreditTerm]]:
     """The credit of the turns of a trajectory, and what it is the sum of."""
+    from turngate.trainer.batch.pack import by_turn
+    from turngate.trainer.batch.table import tabulate
     from turngate.trainer.credit.terms import CreditTerm
-    from turngate.trainer.pack import by_turn
-    from turngate.trainer.table import tabulate
 
     table = tabulate(kept)
     advantage_N = by_turn(rule(table), table.n_turns)

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from rich.console import Console
 
-from turngate.envs.code.card import HarvestedPackage, source_of
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.dataset_card import HarvestedPackage, source_of
+from turngate.envs.code.generated.mutation.coverage import Say
+from turngate.envs.code.generated.mutation.harvest import LIMIT_S, harvest
+from turngate.envs.code.generated.mutation.packages import DOWNLOAD_S, fetch, open_package, unpack
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.grading.junit import fallen
-from turngate.envs.code.mutation.coverage import Say
-from turngate.envs.code.mutation.harvest import LIMIT_S, harvest
-from turngate.envs.code.mutation.packages import DOWNLOAD_S, fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.errors import ConfigError, DataError, TaskRefused

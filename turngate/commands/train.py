@@ -15,9 +15,9 @@ from turngate.run.job import Job
 from turngate.run.staged_job import StagedJob, stage_in_work
 from turngate.run.stopping import Stopped
 from turngate.runs import RunFolder
-from turngate.trainer import learner_answers
 from turngate.trainer.checkpoint import Checkpoints
-from turngate.trainer.torchrun import place
+from turngate.trainer.checks import learner_output as learner_answers
+from turngate.trainer.torch.place import place
 
 
 def train(

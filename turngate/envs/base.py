@@ -15,14 +15,14 @@ from typing import Any, Literal, Protocol
 import gymnasium
 import numpy as np
 
-from turngate.envs import handed
-from turngate.envs.handed import TooLong, Unfit
+from turngate.envs import output_checks as handed
 from turngate.envs.leak import secrets_of
+from turngate.envs.output_checks import TooLong, Unfit
 from turngate.envs.spaces import Texts
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
 from turngate.foreign import described, is_own
-from turngate.tools.read import notation_of, parse
+from turngate.tools.read import parse, tool_format_of
 from turngate.tools.tool import Tool
 from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task, storable
 
@@ -122,7 +122,7 @@ class Snapshot:
     episode: _Episode
     random: Mapping[str, object]  # as numpy describes its generators
     world: object
-    notation: str = ""
+    tool_format: str = ""
 
 
 class TurnEnv(gymnasium.Env[Observation, Action | str]):
@@ -153,7 +153,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         self.action_space = Texts(Action, [tool.usage for tool in self.turn_spec.tools] or [""])
         self.render_mode = None
         self._episode: _Episode | None = None
-        self.notation = ""
+        self.tool_format = ""
         self._conversions: dict[str, None] = {}
 
     # --- what a subclass writes ---------------------------------------------------------------------------------------
@@ -235,12 +235,12 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     ) -> tuple[Observation, Info]:
         """Begin an episode. ``options={"task": Task or id}`` picks the task; without it the seed does.
 
-        ``options={"notation": NAME}`` names the notation in which the agent was told to write tool calls, by a chat
-        template that lists the tools. Without it calls in any known notation are read.
+        ``options={"tool_format": NAME}`` names the tool format in which the agent was told to write tool calls, by a
+        chat template that lists the tools. Without it calls in any known tool format are read.
         """
         super().reset(seed=seed)
         chosen = dict(options or {})
-        self.notation = self._agreed(chosen.pop("notation", ""))
+        self.tool_format = self._agreed(chosen.pop("tool_format", ""))
         task = self._pick(chosen)
         self._episode = None
         try:
@@ -348,11 +348,11 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         episode = self._running()
         kept = replace(episode, evidence=list(episode.evidence))
         random = self.np_random.bit_generator.state
-        return Snapshot(episode=kept, random=random, world=self.save(), notation=self.notation)
+        return Snapshot(episode=kept, random=random, world=self.save(), tool_format=self.tool_format)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Continue from a snapshot; an episode that was running here is dropped."""
-        self._episode, self.notation = None, snapshot.notation
+        self._episode, self.tool_format = None, snapshot.tool_format
         self.load(snapshot.world)
         self._episode = replace(snapshot.episode, evidence=list(snapshot.episode.evidence))
         self.np_random.bit_generator.state = snapshot.random
@@ -373,7 +373,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def _pick(self, options: Mapping[str, object]) -> Task:
         unknown = set(options) - {"task"}
         if unknown:
-            raise ConfigError(f"unknown reset option {sorted(unknown)}; known: 'task', 'notation'")
+            raise ConfigError(f"unknown reset option {sorted(unknown)}; known: 'task', 'tool_format'")
         wanted = options.get("task")
         if isinstance(wanted, Task):
             return wanted
@@ -385,8 +385,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         return self.tasks.task(self.split, int(self.np_random.integers(size if size is not None else 2**31 - 1)))
 
     @staticmethod
-    def _agreed(notation: object) -> str:
-        return notation_of(str(notation)).name if notation else ""
+    def _agreed(tool_format: object) -> str:
+        return tool_format_of(str(tool_format)).name if tool_format else ""
 
     def _running(self) -> _Episode:
         if self._episode is None or self._episode.ending is not None:
@@ -395,12 +395,12 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 
     def _read(self, action: Action | str) -> Action:
         if isinstance(action, str):
-            return parse(action, self.turn_spec.tools, self.notation)
+            return parse(action, self.turn_spec.tools, self.tool_format)
         try:
             given = handed.action(action)
         except Unfit as problem:
             raise ConfigError(f"step() of {type(self).__name__}: {problem}") from None
-        return parse(given.text, self.turn_spec.tools, self.notation, cut_off=True) if given.cut_off else given
+        return parse(given.text, self.turn_spec.tools, self.tool_format, cut_off=True) if given.cut_off else given
 
     def _checked(self, outcome: object) -> Outcome:
         if not isinstance(outcome, Outcome):

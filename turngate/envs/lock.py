@@ -17,7 +17,7 @@ from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.glossary import meanings
 from turngate.envs.tasks import TasksLike, TaskSourcePart
 from turngate.errors import ConfigError, UnknownName
-from turngate.rewards.gates import CapProcess, NeedsOutcome
+from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import Action, Evidence, Observation, Task, derive_seed

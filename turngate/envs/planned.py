@@ -96,7 +96,7 @@ class PlannedEnv(TurnEnv):
 
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
         """What the environment shows first, and what is asked."""
-        seed, options = int(rng.integers(2**31)), {"task": task, "notation": self.notation}
+        seed, options = int(rng.integers(2**31)), {"task": task, "tool_format": self.tool_format}
         self._opening, _ = self._inner.reset(seed=seed, options=options)
         self._answer = self._measured = None
         return replace(self._opening, text=f"{self._opening.text}\n{ASK}")

@@ -32,13 +32,13 @@ SHIPPED = (
     "turngate.envs.code.sources",
     "turngate.envs.search.sources",
     "turngate.envs.tooluse.sources",
-    "turngate.envs.web.shop.shop_source",
-    "turngate.envs.web.miniwob.sources",
-    "turngate.envs.web.own.own_source",
+    "turngate.envs.web.generated.shop.shop_source",
+    "turngate.envs.web.loaders.miniwob.sources",
+    "turngate.envs.web.loaders.own.own_source",
     "turngate.envs.router.sources",
-    "turngate.envs.tooluse.domains.domain_sources",
-    "turngate.envs.tooluse.tau.tau_sources",
-    "turngate.envs.tooluse.bfcl.bfcl_source",
+    "turngate.envs.tooluse.generated.domains.domain_sources",
+    "turngate.envs.tooluse.loaders.tau.tau_sources",
+    "turngate.envs.tooluse.loaders.bfcl.bfcl_source",
 )
 """The modules that define the sources of the environments that ship."""
 

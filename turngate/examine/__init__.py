@@ -9,7 +9,7 @@ by those that ask a judge, ``recorded`` by several that read recorded evidence. 
 
 from turngate.examine.adherence import Adherence
 from turngate.examine.appeals import Appeals
-from turngate.examine.base import Desk, Examiner, Facts
+from turngate.examine.base import ExamineContext, Examiner, Facts
 from turngate.examine.cost_window import CostWindow
 from turngate.examine.judged_goals import JudgedGoals
 from turngate.examine.likelihood import Likelihood
@@ -27,7 +27,7 @@ __all__ = [
     "Adherence",
     "Appeals",
     "CostWindow",
-    "Desk",
+    "ExamineContext",
     "Examiner",
     "Facts",
     "ForcedAnswers",

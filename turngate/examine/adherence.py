@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from turngate.envs.planned import PLAN
-from turngate.examine.base import Desk, Facts
+from turngate.examine.base import ExamineContext, Facts
 from turngate.examine.judged import Asked, OneCriterion
 from turngate.examine.steps import Steps
 from turngate.rewards.judge import Item
@@ -38,12 +38,12 @@ class Adherence(Steps):
         """What the judge sees: the episode, with the plan as the reference."""
         return replace(super().item(trajectory, answer), reference=_plan_in(trajectory))
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """Verdicts on the episodes that had a plan, 0 for the others."""
         planned = [
             replace(group, trajectories=tuple(one for one in group.trajectories if _plan_in(one))) for group in groups
         ]
-        found = [iter(row) for row in await super().examine(planned, desk)]
+        found = [iter(row) for row in await super().examine(planned, context)]
         return [
             [self._of_actions(one, next(rows)) if _plan_in(one) else self._without(one) for one in group.trajectories]
             for group, rows in zip(groups, found, strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from turngate.examine.base import Desk, Facts, Scope
+from turngate.examine.base import ExamineContext, Facts, Scope
 from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion
 from turngate.examine.recorded import last_value
 from turngate.rewards.judge import Fault, Rule, Verdict, verdict_facts
@@ -86,17 +86,20 @@ class Appeals(JudgedExaminer):
         """The corrected outcome, the judge's verdict and its record, and the rates."""
         return (f"{self.name}_outcome", self.name, f"{self.name}_judge", f"{self.name}_rates")
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """The facts of all groups; the judge is asked in one batch."""
         ones = [one for group in groups for one in group.trajectories]
         tasks = [group.task.id if self.rates == "task" else "" for group in groups for _ in group.trajectories]
         verdict_B = np.array([self._verdict(one) for one in ones], np.float64)
-        sent_B = self._sent(verdict_B, [one.id for one in ones], desk.seed)
-        judge, items = desk.judge(self.judge), [self.item(ones[at], desk.answer(ones[at])) for at in _places(sent_B)]
+        sent_B = self._sent(verdict_B, [one.id for one in ones], context.seed)
+        judge, items = (
+            context.judge(self.judge),
+            [self.item(ones[at], context.answer(ones[at])) for at in _places(sent_B)],
+        )
         said = (await judge.pointwise(items, self.criterion.criterion)).answers if items else ()
         second_B = np.full(len(ones), np.nan)
         second_B[sent_B] = [_second(answer) for answer in said]
-        rho_B = self._rates(verdict_B, second_B, tasks, desk)
+        rho_B = self._rates(verdict_B, second_B, tasks, context)
         columns = [self._corrected(verdict_B, second_B, rho_B), *rho_B]
         found = [self._facts(*row) for row in np.stack(columns, axis=1).tolist()]
         for at, answer in zip(_places(sent_B), said, strict=True):
@@ -125,18 +128,20 @@ class Appeals(JudgedExaminer):
 
         return drawn(verdict_B, self.share, "appeals") | drawn(1 - verdict_B, self.audit, "audit")
 
-    def _rates(self, verdict_B: Array, second_B: Array, tasks: Sequence[str], desk: Desk) -> tuple[Array, Array]:
+    def _rates(
+        self, verdict_B: Array, second_B: Array, tasks: Sequence[str], context: ExamineContext
+    ) -> tuple[Array, Array]:
         """The running rates (ρ0, ρ1) for each episode, this step's appeals included: float64[B] each."""
         known, group_B = np.unique(tasks, return_inverse=True)
         new = estimate_rates(verdict_B, second_B, group_B, n_groups=len(known), trust_accepted=self.audit == 0)
-        old = [_remembered(desk.memory.get(task)) for task in known.tolist()]
+        old = [_remembered(context.memory.get(task)) for task in known.tolist()]
         before = Rates(
             false_positive_G=np.array([pair[0] for pair in old]), false_negative_G=np.array([pair[1] for pair in old])
         )
         rates = update_rates(before, new, decay=self.decay, max_sum=self.max_sum)
         pairs = zip(rates.false_positive_G.tolist(), rates.false_negative_G.tolist(), strict=True)
         for task, pair in zip(known.tolist(), pairs, strict=True):
-            desk.memory[task] = [None if math.isnan(rate) else rate for rate in pair]
+            context.memory[task] = [None if math.isnan(rate) else rate for rate in pair]
         return rates.per_trajectory(group_B)
 
     def _corrected(self, verdict_B: Array, second_B: Array, rho_B: tuple[Array, Array]) -> Array:

@@ -24,12 +24,12 @@ the tokens that are asked for, bool[L]; returns, for each text, one number in na
 
 
 def not_open(part: JudgePart) -> Judge:
-    """Default of ``Desk.judge`` outside of a run, where no judge is open. Raises RuntimeError."""
+    """Default of ``ExamineContext.judge`` outside of a run, where no judge is open. Raises RuntimeError."""
     raise RuntimeError(f"no judge of type '{part.type}' is open here; examine through turngate.examine.run.Examining")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class ExamineContext:
     """What a run gives an examiner to work with in one step.
 
     * ``player``: the running policy; ``step``: the training step, 0 outside of training;
@@ -88,7 +88,7 @@ class Examiner(Part):
 
     @property
     def measures(self) -> bool:
-        """Whether it asks for ``Desk.likelihoods``, which are those of the learner's weights."""
+        """Whether it asks for ``ExamineContext.likelihoods``, which are those of the learner's weights."""
         return False
 
     @property
@@ -97,7 +97,7 @@ class Examiner(Part):
         return self.writes[0] if self.writes else self.type
 
     @abstractmethod
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """The facts about every trajectory of ``groups``, in the same shape.
 
         Called with one group for the scopes "episode" and "group" (for "episode" it holds one trajectory), with all

@@ -7,13 +7,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from turngate.examine.base import Desk, Examiner, Facts, Scope
+from turngate.examine.base import ExamineContext, Examiner, Facts, Scope
 from turngate.rewards.outcome.costs import cost_bounds, cost_score
 from turngate.types import Evidence, Group, Trajectory
 
 
 class CostWindow(Examiner):
-    """The cost of each episode on the scale of the last ones, Router-R1's cost reward (https://arxiv.org/abs/2506.09033).
+    """The cost of each episode on the scale of the last ones, Router-R1's cost reward
+    (https://arxiv.org/abs/2506.09033).
 
     ``1 − clip((√c − q05)/(q95 − q05), 0, 1)`` over the costs of the last ``window`` episodes, those of this step among
     them. The scale of a step is fixed before any of its episodes is scored, so the order within a step does not matter
@@ -35,13 +36,13 @@ class CostWindow(Examiner):
         """The score."""
         return (self.name,)
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """Take the costs of the step into the window, then score each by it."""
         costs = [[self._cost(one) for one in group.trajectories] for group in groups]
-        remembered = desk.memory.get("costs", [])
+        remembered = context.memory.get("costs", [])
         assert isinstance(remembered, list)
         seen = [*remembered, *(cost for row in costs for cost in row if cost is not None)][-self.window :]
-        desk.memory["costs"] = seen
+        context.memory["costs"] = seen
         low, high = cost_bounds(seen) if seen else (0.0, 0.0)
         return [
             [

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from turngate.errors import ConfigError
-from turngate.examine.base import Desk, Examiner
+from turngate.examine.base import ExamineContext, Examiner
 from turngate.judging import JudgePart
 from turngate.rewards.judge import CORRECT, Criterion, Item, item_of
 from turngate.types import Group, Trajectory
@@ -68,9 +68,9 @@ class ShowingExaminer(Examiner):
         reference = str(private[self.reference]) if self.reference else ""
         return item_of(trajectory, answer=answer, reference=reference, thoughts=self.thoughts)
 
-    def items(self, group: Group, desk: Desk) -> list[Item]:
+    def items(self, group: Group, context: ExamineContext) -> list[Item]:
         """What the judge sees of every sibling, with its recorded answer."""
-        return [self.item(one, desk.answer(one)) for one in group.trajectories]
+        return [self.item(one, context.answer(one)) for one in group.trajectories]
 
 
 class JudgedExaminer(ShowingExaminer):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from turngate.examine.base import Desk, Facts
+from turngate.examine.base import ExamineContext, Facts
 from turngate.examine.judged import JudgedExaminer
 from turngate.rewards.judge import Criterion, Fault, Item, JudgeId, Rule, Verdict, unanimous, verdict_facts
 from turngate.types import Evidence, Group, Task, Trajectory
 
 if TYPE_CHECKING:
-    from turngate.envs.tooluse.goals import RubricGoal
+    from turngate.envs.tooluse.engine.goals import RubricGoal
 
 
 class JudgedGoals(JudgedExaminer):
@@ -27,15 +27,15 @@ class JudgedGoals(JudgedExaminer):
     name: str = "goals_met"
     """Name of the evidence: whether all goals hold."""
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One batch of questions for each goal of a task."""
-        return [await self._of_group(group, desk) for group in groups]
+        return [await self._of_group(group, context) for group in groups]
 
-    async def _of_group(self, group: Group, desk: Desk) -> list[tuple[Evidence, ...]]:
-        judge, found = desk.judge(self.judge), [_found(one) for one in group.trajectories]
+    async def _of_group(self, group: Group, context: ExamineContext) -> list[tuple[Evidence, ...]]:
+        judge, found = context.judge(self.judge), [_found(one) for one in group.trajectories]
         goals = _goals(group.task)
         open_ = [place for place, solved in enumerate(found) if goals and solved is None]
-        shown = self.items(group, desk)
+        shown = self.items(group, context)
         answers: dict[int, list[Verdict | Fault | Rule]] = {place: [] for place in open_}
         for number, goal in enumerate(goals, 1):
             items = [_with_reference(shown[place], goal) for place in open_]
@@ -64,7 +64,9 @@ class JudgedGoals(JudgedExaminer):
 
 def _goals(task: Task) -> list[RubricGoal]:
     """The goals of a task that a judge decides."""
-    from turngate.envs.tooluse.goals import RubricGoal  # here, because every config that is read loads this module
+    from turngate.envs.tooluse.engine.goals import (
+        RubricGoal,  # here, because every config that is read loads this module
+    )
 
     return [goal for goal in task.private.get("goals", ()) if isinstance(goal, RubricGoal)]
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, model_validator
 from turngate.agents.chat import Chat
 from turngate.agents.probing import ids_after
 from turngate.errors import ConfigError
-from turngate.examine.base import Desk, Examiner, Facts, Scope
+from turngate.examine.base import ExamineContext, Examiner, Facts, Scope
 from turngate.examine.recorded import filled, names_something
 from turngate.parts import import_object
 from turngate.rewards.outcome.confidence import (
@@ -132,12 +132,12 @@ class Likelihood(Examiner):
     def _starts(self) -> bool:
         return self.per_turn and self.given == "trajectory" and self.without is None
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """The likelihoods of all texts, measured together."""
-        chat = desk.player.chat
+        chat = context.player.chat
         asked = [[list(self._questions(trajectory, chat)) for trajectory in group.trajectories] for group in groups]
-        measured = _measured([one for group in asked for questions in group for one in questions], desk)
-        version = Evidence(name=f"{self.name}_version", value=None if desk.likelihoods is None else desk.step)
+        measured = _measured([one for group in asked for questions in group for one in questions], context)
+        version = Evidence(name=f"{self.name}_version", value=None if context.likelihoods is None else context.step)
         facts = []
         for group in asked:
             of_group = []
@@ -210,7 +210,9 @@ def _after(said_K: IntArray, marker: str, chat: Chat) -> int:
     return len(said_K) - kept
 
 
-def _measured(questions: Sequence[_Measurement], desk: Desk) -> Iterator[tuple[FloatArray | None, FloatArray | None]]:
+def _measured(
+    questions: Sequence[_Measurement], context: ExamineContext
+) -> Iterator[tuple[FloatArray | None, FloatArray | None]]:
     """Log-probabilities of the text and of its baseline (None without one), in order; equal ids are measured once."""
     places: dict[tuple[bytes, int], int] = {}
     ids: list[IntArray] = []
@@ -223,7 +225,7 @@ def _measured(questions: Sequence[_Measurement], desk: Desk) -> Iterator[tuple[F
             places[key] = len(ids)
             ids.append(one)
             asked.append(np.arange(len(one)) >= len(one) - question.n_asked)
-    found = desk.likelihoods(ids, asked) if desk.likelihoods is not None and ids else None
+    found = context.likelihoods(ids, asked) if context.likelihoods is not None and ids else None
     for question in questions:
         pair = [
             None if one is None or found is None else found[places[one.tobytes(), question.n_asked]]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from turngate.examine.base import Desk, Examiner, Facts
+from turngate.examine.base import ExamineContext, Examiner, Facts
 from turngate.examine.facts import ANSWER
 from turngate.rewards.outcome import majority_rewards, normalize
 from turngate.types import JSON, Evidence, Group, Trajectory
@@ -32,9 +32,9 @@ class Votes(Examiner):
         """The verdict, and the counts of the votes."""
         return self.name, f"{self.name}_votes"
 
-    def answers(self, group: Group, desk: Desk) -> list[str | None]:
+    def answers(self, group: Group, context: ExamineContext) -> list[str | None]:
         """The answer that each sibling votes for; None for one without an answer, which has no vote."""
-        return [self._answer(one, desk) for one in group.trajectories]
+        return [self._answer(one, context) for one in group.trajectories]
 
     def facts(self, rewards: Sequence[float | None], counted: Sequence[str | None]) -> list[tuple[Evidence, ...]]:
         """The facts of siblings: their ``rewards``, and the counts of the answers that these come from."""
@@ -43,9 +43,9 @@ class Votes(Examiner):
         record = Evidence(name=f"{self.name}_votes", value=said, by="verifier")
         return [(Evidence(name=self.name, value=reward, by="verifier"), record) for reward in rewards]
 
-    def _answer(self, trajectory: Trajectory, desk: Desk) -> str | None:
+    def _answer(self, trajectory: Trajectory, context: ExamineContext) -> str | None:
         if self.evidence == ANSWER:
-            text = desk.answer(trajectory)
+            text = context.answer(trajectory)
         else:
             record = trajectory.record().evidence
             values = [fact.value for fact in record if fact.name == self.evidence and fact.turn is None]
@@ -69,10 +69,10 @@ class Majority(Votes):
     no_answer: Literal["missing", "wrong"] = "missing"
     """missing: an episode without an answer gets no verdict; wrong: it counts as one that disagrees."""
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One vote in each group."""
         absent = 0.0 if self.no_answer == "wrong" else None
-        counted = [self.answers(group, desk) for group in groups]
+        counted = [self.answers(group, context) for group in groups]
         return [
             self.facts(majority_rewards(answers, min_support=self.min_support, absent=absent), answers)
             for answers in counted

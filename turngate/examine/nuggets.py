@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from turngate.examine.base import Desk, Facts
+from turngate.examine.base import ExamineContext, Facts
 from turngate.examine.judged import JudgedExaminer
 from turngate.rewards.judge import Criterion, Fault, Item, JudgeId, Rule, Verdict, item_of_text, verdict_facts
 from turngate.rewards.outcome.criteria import criteria_score
@@ -32,12 +32,12 @@ class Nuggets(JudgedExaminer):
     okay: float = Field(0.5, ge=0, allow_inf_nan=False)
     """Weight of a nugget that is good to have."""
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One batch of questions, for all answers and nuggets."""
-        judge = desk.judge(self.judge)
+        judge = context.judge(self.judge)
         nuggets = [_nuggets(group.task, self.vital, self.okay) for group in groups]
         asked = [
-            (_answer_item(one.id, group.task, desk.answer(one)), own)
+            (_answer_item(one.id, group.task, context.answer(one)), own)
             for group, own in zip(groups, nuggets, strict=True)
             for one in group.trajectories
             if own

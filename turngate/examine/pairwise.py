@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Literal
 
-from turngate.examine.base import Desk, Facts
+from turngate.examine.base import ExamineContext, Facts
 from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion
 from turngate.rewards.judge import win_rate_facts
 from turngate.types import Evidence, Group
@@ -27,13 +27,13 @@ class Pairwise(JudgedExaminer):
     criterion: OneCriterion = DONE
     """Criterion of the comparison: the better of two siblings is the one that meets it better."""
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """All pairs of each group."""
-        return [await self._group(group, desk) for group in groups]
+        return [await self._group(group, context) for group in groups]
 
-    async def _group(self, group: Group, desk: Desk) -> tuple[tuple[Evidence, ...], ...]:
-        judge = desk.judge(self.judge)
-        items = self.items(group, desk)
+    async def _group(self, group: Group, context: ExamineContext) -> tuple[tuple[Evidence, ...], ...]:
+        judge = context.judge(self.judge)
+        items = self.items(group, context)
         pairs = list(combinations(range(len(items)), 2))
         judged = await judge.pairwise([(items[i], items[j]) for i, j in pairs], self.criterion.criterion)
         return win_rate_facts(self.name, len(items), dict(zip(pairs, judged.answers, strict=True)), judge.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from turngate.examine.base import Desk, Facts, Scope
+from turngate.examine.base import ExamineContext, Facts, Scope
 from turngate.examine.majority import Votes
 from turngate.rewards.outcome import co_rewards
 from turngate.types import Group, Task
@@ -27,9 +27,9 @@ class ParaphraseVotes(Votes):
     faithful: bool = False
     """Whether the verdict is 0 instead of missing where the other wording has no answers, as in the published code."""
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One vote for each pair of groups."""
-        answers = [self.answers(group, desk) for group in groups]
+        answers = [self.answers(group, context) for group in groups]
         keys = [self._key(group.task) for group in groups]
         found = []
         for at, group in enumerate(groups):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from turngate.errors import ConfigError
-from turngate.examine.base import Desk, Facts
+from turngate.examine.base import ExamineContext, Facts
 from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion, ShowingExaminer
 from turngate.judging import JudgePart
 from turngate.rewards.judge import panel_facts, rubric_facts, verdict_facts
@@ -56,10 +56,10 @@ class Pointwise(JudgedExaminer):
         each = [f"{self.name}_{one.name}" for one in self.criterion]
         return self.name, *(name for one in each for name in (one, f"{one}_judge"))
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One batch of questions for each criterion."""
-        judge, criteria = desk.judge(self.judge), [one.criterion for one in self.criterion]
-        items = [self.items(group, desk) for group in groups]
+        judge, criteria = context.judge(self.judge), [one.criterion for one in self.criterion]
+        items = [self.items(group, context) for group in groups]
         judged = await judge.rubric([item for row in items for item in row], criteria)
         answers = iter(judged.answers)
         if len(criteria) == 1:
@@ -91,10 +91,10 @@ class Panel(ShowingExaminer):
         """All of ``judges``."""
         return self.judges
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One batch of questions for each judge, one judge after the other."""
-        judges = [desk.judge(part) for part in self.judges]
-        items = [self.items(group, desk) for group in groups]
+        judges = [context.judge(part) for part in self.judges]
+        items = [self.items(group, context) for group in groups]
         flat = [item for row in items for item in row]
         judged = [await judge.pointwise(flat, self.criterion.criterion) for judge in judges]
         answers = zip(*(one.answers for one in judged), strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from turngate.agents.probing import Probe, ids_after, probe
-from turngate.examine.base import Desk, Examiner, Facts, Scope
+from turngate.examine.base import ExamineContext, Examiner, Facts, Scope
 from turngate.examine.recorded import filled, names_something
 from turngate.parts import import_object
 from turngate.rewards.outcome.confidence import answer_confidence, mean_probability
@@ -85,7 +85,7 @@ class ForcedAnswers(Examiner):
         """For the probability of the right answer."""
         return self.accuracy == "probability"
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """``accuracy`` and ``confidence`` after the probed turns."""
         asks = [
             [self._question(trajectory, turn) for turn in _spread(len(trajectory.turns), self.turns)]
@@ -95,8 +95,8 @@ class ForcedAnswers(Examiner):
             for trajectory in group.trajectories
         ]
         flat = [ask for one in asks for ask in one]
-        said = await probe(desk.player, flat, seed=derive_seed(desk.seed, "probe"))
-        right = self._probabilities(flat, desk) if self.accuracy == "probability" else map(self._share, flat, said)
+        said = await probe(context.player, flat, seed=derive_seed(context.seed, "probe"))
+        right = self._probabilities(flat, context) if self.accuracy == "probability" else map(self._share, flat, said)
         measured = iter(zip(right, said, strict=True))
         facts = iter([[fact for ask in one for fact in _facts(ask, *next(measured))] for one in asks])
         return [[tuple(next(facts)) for _ in group.trajectories] for group in groups]
@@ -127,18 +127,18 @@ class ForcedAnswers(Examiner):
         assert self.answer is not None
         return answer.split() == "".join(filled(self.answer, task)).split()
 
-    def _probabilities(self, asks: Sequence[Probe], desk: Desk) -> list[float | None]:
+    def _probabilities(self, asks: Sequence[Probe], context: ExamineContext) -> list[float | None]:
         """The mean probability of the right answer's tokens after each question."""
-        if desk.likelihoods is None or not asks:
+        if context.likelihoods is None or not asks:
             return [None] * len(asks)
         assert self.answer is not None
-        chat, ids, asked = desk.player.chat, [], []
+        chat, ids, asked = context.player.chat, [], []
         for ask in asks:
             before = ids_after(ask.trajectory, ask.turn, chat, reply=ask.reply)
             answer = chat.encode_turn("".join(filled(self.answer, ask.trajectory.task)))[:-1]
             ids.append(np.concatenate([before, chat.encode_turn(ask.text)[:-1], answer]))
             asked.append(np.arange(len(ids[-1])) >= len(ids[-1]) - len(answer))
-        return [mean_probability(logprob_K) for logprob_K in desk.likelihoods(ids, asked)]
+        return [mean_probability(logprob_K) for logprob_K in context.likelihoods(ids, asked)]
 
 
 def answer_in(text: str, said: str, *, cut_off: bool = False) -> str | None:

@@ -23,10 +23,10 @@ from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
 from turngate.errors import RunError, StoreError, TurngateError
-from turngate.examine.base import Desk, Examiner
+from turngate.examine.base import ExamineContext, Examiner
 from turngate.examine.facts import checked, missing, plain, refuse_shared
 from turngate.foreign import StayingCoroutine, described, place_of
-from turngate.judging import Judge, JudgePart, JudgeSettings, Speaker, Tally, VerdictCache
+from turngate.judging import Judge, JudgePart, JudgeSettings, Tally, TextModel, VerdictCache
 from turngate.types import JSON, Evidence, Group, Metrics, derive_seed
 
 T = TypeVar("T")
@@ -41,24 +41,24 @@ GRACE_S = 5.0
 class Examining:
     """The examiners of a run, with open judges and with their memory.
 
-    ``desk`` holds what they work with (see ``Desk``); its seed is the run's. Raises ConfigError if two examiners record
-    facts under one name; entering it raises what opening a judge raises.
+    ``context`` holds what they work with (see ``ExamineContext``); its seed is the run's. Raises ConfigError if two
+    examiners record facts under one name; entering it raises what opening a judge raises.
     """
 
-    def __init__(self, examiners: Sequence[Examiner], desk: Desk) -> None:
+    def __init__(self, examiners: Sequence[Examiner], context: ExamineContext) -> None:
         refuse_shared(examiners)
-        self.examiners, self._desk = tuple(examiners), desk
+        self.examiners, self._desk = tuple(examiners), context
         self._memory: dict[str, dict[str, JSON]] = {examiner.label: {} for examiner in examiners}
-        self._speakers: dict[str, Speaker] = {}
+        self._text_models: dict[str, TextModel] = {}
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         """Open the judges; one that several examiners ask is opened once."""
         async with AsyncExitStack() as opening:
             for part in (part for examiner in self.examiners for part in examiner.asked):
-                if _model_key(part) not in self._speakers:
-                    speaker = part.speaker(self._desk.player)
-                    self._speakers[_model_key(part)] = await opening.enter_async_context(speaker)
+                if _model_key(part) not in self._text_models:
+                    text_model = part.text_model(self._desk.player)
+                    self._text_models[_model_key(part)] = await opening.enter_async_context(text_model)
             self._open = opening.pop_all()
         return self
 
@@ -66,7 +66,7 @@ class Examining:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close them."""
-        self._speakers.clear()
+        self._text_models.clear()
         await self._open.aclose()
 
     def begin(self, step: int, *, reads: Collection[str] | None = None) -> Stage:
@@ -108,11 +108,11 @@ class Examining:
         own, tally = self._memory[examiner.label], Tally()
 
         def judge(part: JudgePart) -> Judge:
-            if _model_key(part) not in self._speakers:
+            if _model_key(part) not in self._text_models:
                 raise RuntimeError(f"a judge of type '{part.type}' was not opened; name it in 'asked'")
             cache = VerdictCache(self._desk.verdicts) if self._desk.verdicts is not None else None
-            speaker = self._speakers[_model_key(part)]
-            return Judge(speaker, seed=self._desk.seed, settings=part, cache=cache, total=tally)
+            text_model = self._text_models[_model_key(part)]
+            return Judge(text_model, seed=self._desk.seed, settings=part, cache=cache, total=tally)
 
         seed = derive_seed(self._desk.seed, "examine", examiner.label, step)
         memory = own if step else _copy(own)
@@ -202,9 +202,9 @@ class Stage:
 class _StepExaminer:
     """One examiner in one step: calls it, and counts what failed."""
 
-    def __init__(self, examiner: Examiner, desk: Desk, tally: Tally) -> None:
+    def __init__(self, examiner: Examiner, context: ExamineContext, tally: Tally) -> None:
         self.examiner, self.label = examiner, examiner.label
-        self._desk, self._tally, self._before = desk, tally, _copy(desk.memory)
+        self._desk, self._tally, self._before = context, tally, _copy(context.memory)
         self._n_calls = self._n_failed = self._n_broken = self._n_unusable = self._n_known = self._n_examined = 0
         self._broke = ""  # what its own code did wrong in the first call in which it did
 

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.examine.base import Desk, Facts
+from turngate.examine.base import ExamineContext, Facts
 from turngate.examine.judged import Asked, JudgedExaminer, OneCriterion
 from turngate.rewards.judge import Item, critique_facts
 from turngate.types import Evidence, Group, Trajectory
@@ -61,9 +61,9 @@ class Steps(JudgedExaminer):
         steps = zip(shown.steps, trajectory.turns, strict=True)
         return replace(shown, steps=tuple(replace(step, images=turn.observation.images) for step, turn in steps))
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One batch of critiques; an episode without turns has nothing to judge."""
-        judge = desk.judge(self.judge)
+        judge = context.judge(self.judge)
         played = [one for group in groups for one in group.trajectories if one.turns]
         items = [self.item(one, None) for one in played]
         if self.screenshots and played and not any(step.images for item in items for step in item.steps):

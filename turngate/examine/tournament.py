@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from turngate.examine.base import Desk, Facts
+from turngate.examine.base import ExamineContext, Facts
 from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion
 from turngate.rewards.judge import tournament_facts
 from turngate.types import Evidence, Group
@@ -37,14 +37,14 @@ class Tournament(JudgedExaminer):
     """Whether ties, passes and missing verdicts are treated exactly as in the published code, to repeat its results: on
     equal points the order of the siblings decides."""
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """One tournament for each group."""
-        return [await self._group(group, desk) for group in groups]
+        return [await self._group(group, context) for group in groups]
 
-    async def _group(self, group: Group, desk: Desk) -> tuple[tuple[Evidence, ...], ...]:
-        judge = desk.judge(self.judge)
+    async def _group(self, group: Group, context: ExamineContext) -> tuple[tuple[Evidence, ...], ...]:
+        judge = context.judge(self.judge)
         standings, _ = await judge.tournament(
-            self.items(group, desk),
+            self.items(group, context),
             self.criterion.criterion,
             essential=self.essential.criterion if self.essential else None,
             faithful=self.faithful,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from turngate.examine.base import Desk, Examiner, Facts, Scope
+from turngate.examine.base import ExamineContext, Examiner, Facts, Scope
 from turngate.examine.recorded import last_value
 from turngate.rewards.outcome.code import difficulty_weights, pass_rates, weighted_tests
 from turngate.types import Evidence, Group, Trajectory
@@ -56,17 +56,17 @@ class WeightedTests(Examiner):
         """Score and weights."""
         return (self.name, f"{self.name}_weights")
 
-    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+    async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:
         """Scores and weights, group by group."""
-        return [self._of_group(group, desk) for group in groups]
+        return [self._of_group(group, context) for group in groups]
 
-    def _of_group(self, group: Group, desk: Desk) -> list[tuple[Evidence, ...]]:
+    def _of_group(self, group: Group, context: ExamineContext) -> list[tuple[Evidence, ...]]:
         results = [self._results(trajectory) for trajectory in group.trajectories]
         names = sorted({name for one in results if one is not None for name in one})
         passed_BJ = np.array(
             [[np.nan if one is None else _number(one.get(name, False)) for name in names] for one in results]
         ).reshape(len(results), len(names))
-        rates = self._smoothed(dict(zip(names, pass_rates(passed_BJ).tolist(), strict=True)), group.task.id, desk)
+        rates = self._smoothed(dict(zip(names, pass_rates(passed_BJ).tolist(), strict=True)), group.task.id, context)
         weight_J = difficulty_weights([rates[name] for name in names], floor=self.floor)
         return [
             () if one is None else self._facts(passed_J, weight_J, names)
@@ -85,11 +85,11 @@ class WeightedTests(Examiner):
             )
         return {name: None if value is None else bool(value) for name, value in found.items()}
 
-    def _smoothed(self, rates: dict[str, float], task: str, desk: Desk) -> dict[str, float]:
+    def _smoothed(self, rates: dict[str, float], task: str, context: ExamineContext) -> dict[str, float]:
         """``keep · old + (1 − keep) · new`` where both are known; remembered for the next time that the task comes."""
         if not self.keep or not rates:
             return rates
-        old = desk.memory.get(task)
+        old = context.memory.get(task)
         remembered = old if isinstance(old, Mapping) else {}
         known = {name: float(rate) for name, rate in remembered.items() if isinstance(rate, int | float)}
         for name, rate in rates.items():
@@ -97,7 +97,7 @@ class WeightedTests(Examiner):
             new = before if np.isnan(rate) else rate if before is None else self.keep * before + (1 - self.keep) * rate
             if new is not None:
                 known[name] = new
-        desk.memory[task] = known
+        context.memory[task] = known
         return {name: known.get(name, np.nan) for name in rates}
 
     def _facts(self, passed_J: Array, weight_J: Array | None, names: Sequence[str]) -> tuple[Evidence, ...]:

@@ -1,12 +1,12 @@
 """Judges: a model is asked about episodes, within time limits and with checks on the judge, and answers are remembered.
 
 * ``parts``: a judge as a config names it; ``settings``: how it is asked, and within which limits;
-* ``speaker``: the model behind a judge, which can be any policy; ``openai``: a model behind a server;
-* ``offline``: speakers that need no model, recorded replies and functions;
+* ``text_model``: the model behind a judge, which can be any policy; ``openai``: a model behind a server;
+* ``offline``: text models that need no model, recorded replies and functions;
 * ``judge``: the questions that a judge answers; ``blocking``: the same for code that cannot await;
-* ``blocking_speaker``: a model that an environment asks for texts; ``user_models``, ``routed_models`` and
+* ``blocking_text_model``: a model that an environment asks for texts; ``user_models``, ``routed_models`` and
   ``written_passages`` are what environments do with it;
-* ``lanes``: concurrent calls, time limits and retries; ``verdict_store``: answers on disk;
+* ``concurrency``: concurrent calls, time limits and retries; ``verdict_store``: answers on disk;
 * ``trial``: how good a judge is, measured on ``labelled`` work.
 
 The texts of the questions, and how replies are read, are in ``turngate.rewards.judge``, which asks nobody.
@@ -43,7 +43,7 @@ None, which makes the episode unusable:
 ...         yield from verdict_facts("civil", self._judge.pointwise(item, CIVIL), self._judge.id)
 
 The environment gets a ``BlockingJudge(judge)``, where ``judge`` is for instance
-``Judge(OpenAISpeaker(URL, MODEL), cache=…)``:
+``Judge(OpenAITextModel(URL, MODEL), cache=…)``:
 
 >>> with BlockingJudge(judge) as blocking_judge:
 ...     env = Letters(blocking_judge, tasks=tasks)
@@ -57,14 +57,14 @@ and siblings against each other.
 """
 
 from turngate.judging.blocking import BlockingJudge
+from turngate.judging.calls import Call
 from turngate.judging.judge import Judge, JudgeReplies
 from turngate.judging.labelled import read_labelled
-from turngate.judging.lanes import Call
 from turngate.judging.offline import FunctionJudge, RecordedJudge
-from turngate.judging.openai import OpenAISpeaker
+from turngate.judging.openai import OpenAITextModel
 from turngate.judging.parts import JudgePart, ModelJudge, PolicyJudge, ServerJudge
 from turngate.judging.settings import JudgeSettings, Tally
-from turngate.judging.speaker import Ask, PolicySpeaker, Reply, Speaker
+from turngate.judging.text_model import Ask, PolicyTextModel, Reply, TextModel
 from turngate.judging.trial import CheckResult, check
 from turngate.judging.verdict_store import VerdictCache
 
@@ -79,14 +79,14 @@ __all__ = [
     "JudgeReplies",
     "JudgeSettings",
     "ModelJudge",
-    "OpenAISpeaker",
+    "OpenAITextModel",
     "PolicyJudge",
-    "PolicySpeaker",
+    "PolicyTextModel",
     "RecordedJudge",
     "Reply",
     "ServerJudge",
-    "Speaker",
     "Tally",
+    "TextModel",
     "VerdictCache",
     "check",
     "read_labelled",

@@ -41,7 +41,7 @@ class BlockingJudge:
         return self.judge.id
 
     def __enter__(self) -> Self:
-        """Start the thread and open the judge's speaker; raises what opening it raises."""
+        """Start the thread and open the judge's text model; raises what opening it raises."""
         opened: Future[None] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(opened)), name="judge", daemon=True)
         self._thread.start()
@@ -75,7 +75,7 @@ class BlockingJudge:
     async def _serve(self, opened: Future[None]) -> None:
         self._closing = asyncio.Event()
         try:
-            async with self.judge.speaker:
+            async with self.judge.text_model:
                 self._loop = asyncio.get_running_loop()
                 opened.set_result(None)
                 await self._closing.wait()

@@ -15,9 +15,9 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.judging.lanes import Call, Caller, is_final
+from turngate.judging.calls import Call, Caller, is_final
 from turngate.judging.settings import JudgeSettings, Tally
-from turngate.judging.speaker import Speaker
+from turngate.judging.text_model import TextModel
 from turngate.judging.verdict_store import VerdictCache, verdict_key
 from turngate.rewards.judge import (
     Answer,
@@ -73,21 +73,21 @@ class Judge:
 
     def __init__(
         self,
-        speaker: Speaker,
+        text_model: TextModel,
         *,
         seed: int = 0,
         settings: JudgeSettings | None = None,
         cache: VerdictCache | None = None,
         total: Tally | None = None,
     ) -> None:
-        self.speaker, self.seed, self.settings = speaker, seed, settings or JudgeSettings()
+        self.text_model, self.seed, self.settings = text_model, seed, settings or JudgeSettings()
         self.total = Tally() if total is None else total
-        self._cache, self._caller = cache, Caller(speaker, self.settings, seed)
+        self._cache, self._caller = cache, Caller(text_model, self.settings, seed)
 
     @property
     def id(self) -> JudgeId:
         """Name and version of the judge; a policy that is being trained has another version after every update."""
-        return self.speaker.judge
+        return self.text_model.judge
 
     # --- questions ----------------------------------------------------------------------------------------------------
 

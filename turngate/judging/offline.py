@@ -1,4 +1,4 @@
-"""Speakers that need no model: recorded replies, and a function. They stand wherever a config names a model.
+"""TextModels that need no model: recorded replies, and a function. They stand wherever a config names a model.
 
 ``judge = {type = "recorded", file = "replies.jsonl"}`` and ``judge = {type = "function", path = "module:name"}``.
 """
@@ -15,7 +15,7 @@ from turngate.errors import ConfigError, DataError
 from turngate.foreign import described, is_own
 from turngate.jsonl import read_rows
 from turngate.judging.parts import JudgePart
-from turngate.judging.speaker import Ask, Reply, Speaker
+from turngate.judging.text_model import Ask, Reply, TextModel
 from turngate.parts import import_object
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
 
@@ -30,9 +30,9 @@ class RecordedJudge(JudgePart):
     version: str = "0"
     """Version of the replies, by which verdicts are remembered; change it with the file."""
 
-    def speaker(self, player: Player | None) -> RecordedSpeaker:
-        """The file as a speaker. Raises DataError for a row of another form, and for two replies to one prompt."""
-        return RecordedSpeaker(recorded_replies(self.file), JudgeId(name=self.file.name, version=self.version))
+    def text_model(self, player: Player | None) -> RecordedTextModel:
+        """The file as a text model. Raises DataError for a row of another form, and for two replies to one prompt."""
+        return RecordedTextModel(recorded_replies(self.file), JudgeId(name=self.file.name, version=self.version))
 
 
 class FunctionJudge(JudgePart):
@@ -45,15 +45,15 @@ class FunctionJudge(JudgePart):
     version: str = "0"
     """Version of the function, by which verdicts are remembered; change it with the function."""
 
-    def speaker(self, player: Player | None) -> FunctionSpeaker:
-        """The function as a speaker. Raises ConfigError for something that is no function."""
+    def text_model(self, player: Player | None) -> FunctionTextModel:
+        """The function as a text model. Raises ConfigError for something that is no function."""
         found = import_object(self.path)
         if not callable(found):
             raise ConfigError(f"'{self.path}' is {found!r:.80}, not a function; name one that takes the prompt")
-        return FunctionSpeaker(found, JudgeId(name=self.path, version=self.version))
+        return FunctionTextModel(found, JudgeId(name=self.path, version=self.version))
 
 
-class RecordedSpeaker(Speaker):
+class RecordedTextModel(TextModel):
     """See ``RecordedJudge``."""
 
     def __init__(self, replies: dict[str, Reply], judge: JudgeId) -> None:
@@ -65,7 +65,7 @@ class RecordedSpeaker(Speaker):
         return self._replies.get(ask.prompt.strip(), Reply(fault=none, again=False))
 
 
-class FunctionSpeaker(Speaker):
+class FunctionTextModel(TextModel):
     """See ``FunctionJudge``."""
 
     def __init__(self, function: Callable[[str], object], judge: JudgeId) -> None:

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Self
 
 from turngate.agents.server import Answer, ChatServer, NoReply
-from turngate.judging.speaker import Ask, Reply, Speaker
+from turngate.judging.text_model import Ask, Reply, TextModel
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
 from turngate.types import JSON, Message
 
 
-class OpenAISpeaker(Speaker):
-    """A ``ChatServer`` as a speaker. Use it inside ``async with``, which opens and closes its connections.
+class OpenAITextModel(TextModel):
+    """A ``ChatServer`` as a text model. Use it inside ``async with``, which opens and closes its connections.
 
     ``version`` names the weights and settings that the server has. Change it when they change: cached verdicts are
     looked up by it. The judge sets the time limits. Raises what ``ChatServer`` raises.
@@ -28,13 +28,15 @@ class OpenAISpeaker(Speaker):
         *,
         version: str = "0",
         api_key: str | None = None,
-        lanes: int = 16,
+        concurrency: int = 16,
         tokens_field: str = "max_tokens",
         extra: Mapping[str, JSON] | None = None,
     ) -> None:
-        self._server = ChatServer(url, model, api_key=api_key, lanes=lanes, tokens_field=tokens_field, extra=extra)
-        self.judge, self.lanes = JudgeId(name=model, version=version), lanes
-        self._room = asyncio.Semaphore(lanes)
+        self._server = ChatServer(
+            url, model, api_key=api_key, concurrency=concurrency, tokens_field=tokens_field, extra=extra
+        )
+        self.judge, self.concurrency = JudgeId(name=model, version=version), concurrency
+        self._room = asyncio.Semaphore(concurrency)
 
     async def __aenter__(self) -> Self:
         """Open the connections."""
@@ -48,8 +50,8 @@ class OpenAISpeaker(Speaker):
         await self._server.__aexit__(kind, error, trace)
 
     @asynccontextmanager
-    async def lane(self) -> AsyncIterator[None]:
-        """One of the lanes, as soon as one is free; the time limit of a call begins only then."""
+    async def slot(self) -> AsyncIterator[None]:
+        """One of the slots, as soon as one is free; the time limit of a call begins only then."""
         async with self._room:
             yield
 

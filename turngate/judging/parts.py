@@ -1,7 +1,7 @@
 """Judges as a config names them: ``judge = {type = "server", url = …, model = …}``.
 
-A part opens a ``Speaker``, and is itself the settings of how it is asked: the judge is
-``Judge(part.speaker(player), settings=part)``.
+A part opens a ``TextModel``, and is itself the settings of how it is asked: the judge is
+``Judge(part.text_model(player), settings=part)``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pydantic import Field, JsonValue
 from turngate.agents.chat import Chat, ends_of
 from turngate.agents.rollout import Player
 from turngate.errors import ConfigError
-from turngate.judging.openai import OpenAISpeaker
+from turngate.judging.openai import OpenAITextModel
 from turngate.judging.settings import JudgeSettings
-from turngate.judging.speaker import PolicySpeaker, Speaker
+from turngate.judging.text_model import PolicyTextModel, TextModel
 from turngate.parts import Part, when_used
 from turngate.rewards.judge import JudgeId
 
@@ -31,7 +31,7 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
 
 
 class JudgePart(Part, JudgeSettings):
-    """A model that judges. A subclass sets ``type`` and writes ``speaker``."""
+    """A model that judges. A subclass sets ``type`` and writes ``text_model``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "judge"
@@ -43,7 +43,7 @@ class JudgePart(Part, JudgeSettings):
     """Whether its model can be shown images."""
 
     @abstractmethod
-    def speaker(self, player: Player | None) -> Speaker:
+    def text_model(self, player: Player | None) -> TextModel:
         """The model to ask; ``player`` holds the running policy, if there is one. Called once per run."""
 
 
@@ -55,11 +55,11 @@ class PolicyJudge(JudgePart):
     context: int = Field(0, ge=0)
     """Most tokens of prompt and reply together; 0: as many as an episode may have."""
 
-    def speaker(self, player: Player | None) -> PolicySpeaker:
-        """The running policy as a speaker. Raises ConfigError if there is none."""
+    def text_model(self, player: Player | None) -> PolicyTextModel:
+        """The running policy as a text model. Raises ConfigError if there is none."""
         if player is None:
             raise ConfigError('a judge of type "policy" needs a running policy; use type "model" or "server"')
-        return PolicySpeaker(player.policy, player.chat, context=self.context or player.limits.context)
+        return PolicyTextModel(player.policy, player.chat, context=self.context or player.limits.context)
 
 
 class ServerJudge(JudgePart):
@@ -76,7 +76,7 @@ class ServerJudge(JudgePart):
     the old ones are used."""
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable that holds the server's key."""
-    lanes: int = Field(16, ge=1)
+    concurrency: int = Field(16, ge=1)
     """Most requests at once."""
     tokens_field: str = "max_tokens"
     """Name of the request field in which the server takes the length limit of a reply; some want
@@ -87,16 +87,16 @@ class ServerJudge(JudgePart):
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for an invalid address."""
         super().model_post_init(context)
-        self.speaker(None)
+        self.text_model(None)
 
-    def speaker(self, player: Player | None) -> OpenAISpeaker:
-        """The server as a speaker, with the key that the environment variable holds now."""
-        return OpenAISpeaker(
+    def text_model(self, player: Player | None) -> OpenAITextModel:
+        """The server as a text model, with the key that the environment variable holds now."""
+        return OpenAITextModel(
             self.url,
             self.model,
             version=self.version,
             api_key=os.environ.get(self.key_variable),
-            lanes=self.lanes,
+            concurrency=self.concurrency,
             tokens_field=self.tokens_field,
             extra=self.extra,
         )
@@ -111,21 +111,21 @@ class ModelJudge(JudgePart):
     version: str = ""
     """Version of the judge, by which verdicts are remembered; empty: a hash of the folder's files, or the hub's
     commit."""
-    lanes: int = Field(16, ge=1)
+    concurrency: int = Field(16, ge=1)
     """Most questions at once."""
     context: int = Field(8192, ge=16)
     """Most tokens of prompt and reply together."""
 
-    def speaker(self, player: Player | None) -> PolicySpeaker:
-        """The loaded model as a speaker. Raises ConfigError if it cannot be found, MissingExtra without torch."""
+    def text_model(self, player: Player | None) -> PolicyTextModel:
+        """The loaded model as a text model. Raises ConfigError if it cannot be found, MissingExtra without torch."""
         model, tokenizer = tiny.load(self.model, device="cuda" if torch.cuda.is_available() else "cpu")
         chat = Chat(tokenizer, ends=ends_of(model))
-        policy = local.LocalPolicy(model, chat, lanes=self.lanes, order="ready")
+        policy = local.LocalPolicy(model, chat, concurrency=self.concurrency, order="ready")
         folder = Path(self.model)
         known = folder_version(folder) if folder.is_dir() else getattr(model.config, "_commit_hash", None)
         name = folder.resolve().name if folder.is_dir() else self.model
         judge = JudgeId(name=name, version=self.version or str(known or "0"))
-        return PolicySpeaker(policy, chat, judge, context=self.context)
+        return PolicyTextModel(policy, chat, judge, context=self.context)
 
 
 def folder_version(folder: Path) -> str:

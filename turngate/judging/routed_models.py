@@ -1,4 +1,4 @@
-"""A speaker as a model that a routing agent may ask: ``models = [{name = …, speaker = {type = "server", …}}]``.
+"""A text model as a model that a routing agent may ask: ``models = [{name = …, text_model = {type = "server", …}}]``.
 
 A model that fails, or takes too long, makes the episode unusable. One that declines to answer, or says nothing, has
 answered: the agent could otherwise void an episode by what it asks.
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from turngate.envs.router.askable import ModelReply, RoutedModel
 from turngate.errors import ConfigError
-from turngate.judging.blocking_speaker import MOST_S, BlockingSpeaker, Declined, refuse_unfit
+from turngate.judging.blocking_text_model import MOST_S, BlockingTextModel, Declined, refuse_unfit
 from turngate.judging.parts import JudgePart
 
 QUESTION = "{question}"
@@ -22,8 +22,8 @@ QUESTION = "{question}"
 class SpokenModel(RoutedModel):
     """A model behind a server, in this process, in a file of replies, or a function."""
 
-    type: Literal["speaker"] = "speaker"
-    speaker: JudgePart
+    type: Literal["text_model"] = "text_model"
+    text_model: JudgePart
     """The model: of type server, model, recorded or function. Of how it is asked, call_s, attempts, max_tokens and
     temperature count."""
     prompt: str = QUESTION
@@ -37,13 +37,13 @@ class SpokenModel(RoutedModel):
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a model that cannot stand here, and for a prompt without the question."""
-        refuse_unfit(self.speaker, f"model '{self.name}'")
+        refuse_unfit(self.text_model, f"model '{self.name}'")
         if QUESTION not in self.prompt:
             raise ConfigError(f"the prompt of model '{self.name}' must hold {QUESTION}")
 
     @property
     def outside(self) -> str:
-        return f"the model '{self.name}', which the agent asks" if self.speaker.asks_model else ""
+        return f"the model '{self.name}', which the agent asks" if self.text_model.asks_model else ""
 
     def open(self) -> OpenModel:
         return OpenModel(self)
@@ -54,9 +54,9 @@ class OpenModel:
 
     def __init__(self, part: SpokenModel) -> None:
         self._prompt = part.prompt
-        asked = {"speaker", "seed"}
-        self._speaker = BlockingSpeaker(
-            part.speaker,
+        asked = {"text_model", "seed"}
+        self._text_model = BlockingTextModel(
+            part.text_model,
             role=f"model '{part.name}'",
             identity=part.model_dump(mode="json", include=asked),
             deadline_s=part.deadline_s,
@@ -66,10 +66,10 @@ class OpenModel:
 
     def reply(self, question: str) -> ModelReply:
         try:
-            told = self._speaker.told(self._prompt.replace(QUESTION, question))
+            told = self._text_model.told(self._prompt.replace(QUESTION, question))
         except Declined:
             return ModelReply(text="", tokens=0, declined=True)
         return ModelReply(text=told.text, tokens=told.tokens)
 
     def close(self) -> None:
-        self._speaker.close()
+        self._text_model.close()

@@ -2,7 +2,7 @@
 
 What cannot be obtained in time makes the episode unusable; the user never says a default. Every reply is recorded as
 evidence (``user_said``), and with ``cache`` it is kept in a file, from which the same conversation can be had again
-without a model (see ``blocking_speaker``).
+without a model (see ``blocking_text_model``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from turngate.envs.tooluse.domains.talk import ENDINGS, Exchange, UserReply, UserSheet
-from turngate.envs.tooluse.domains.users import LiveUser, SimulatedUser
-from turngate.judging.blocking_speaker import BlockingSpeaker, refuse_unfit
+from turngate.envs.tooluse.generated.domains.talk import ENDINGS, Exchange, UserReply, UserSheet
+from turngate.envs.tooluse.generated.domains.users import LiveUser, SimulatedUser
+from turngate.judging.blocking_text_model import BlockingTextModel, refuse_unfit
 from turngate.judging.parts import JudgePart
 from turngate.rewards.judge.fence import WORD_MARK, words_marked
 from turngate.types import storable
@@ -57,7 +57,7 @@ class ModelTalker:
     """See ``ModelUser``."""
 
     def __init__(self, part: ModelUser) -> None:
-        self._speaker = BlockingSpeaker(
+        self._text_model = BlockingTextModel(
             part.judge,
             role="the model that plays the user",
             identity=part.model_dump(mode="json", exclude={"cache", "deadline_s"}),
@@ -70,12 +70,12 @@ class ModelTalker:
     def reply(self, sheet: UserSheet, before: Sequence[Exchange], said: str) -> UserReply:
         """See ``LiveUser.reply``. Raises EnvError where there is none in time and of the right form."""
         again = user_prompt(sheet, before, said, marked=True)
-        found = read_reply(self._speaker.told(user_prompt(sheet, before, said), again=again).text)
+        found = read_reply(self._text_model.told(user_prompt(sheet, before, said), again=again).text)
         assert found is not None
         return found
 
     def close(self) -> None:
-        self._speaker.close()
+        self._text_model.close()
 
 
 def user_prompt(sheet: UserSheet, before: Sequence[Exchange], said: str, *, marked: bool = False) -> str:

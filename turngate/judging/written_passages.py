@@ -1,4 +1,4 @@
-"""A model as a search engine: ``retriever = {type = "written", speaker = {type = "server", …}}``."""
+"""A model as a search engine: ``retriever = {type = "written", text_model = {type = "server", …}}``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from turngate.envs.search.passages import Corpus, Hit
-from turngate.envs.search.retrievers import RetrieverFailed, RetrieverPart
-from turngate.envs.search.self_search import request, written_passages
+from turngate.envs.search.engine.passages import Corpus, Hit
+from turngate.envs.search.engine.retrievers import RetrieverFailed, RetrieverPart
+from turngate.envs.search.engine.self_search import request, written_passages
 from turngate.errors import EnvError
-from turngate.judging.blocking_speaker import MOST_S, BlockingSpeaker, Declined, refuse_unfit
+from turngate.judging.blocking_text_model import MOST_S, BlockingTextModel, Declined, refuse_unfit
 from turngate.judging.parts import JudgePart
 from turngate.rewards.judge.fence import words_marked
 
@@ -23,7 +23,7 @@ class WrittenPassages(RetrieverPart):
     type: Literal["written"] = "written"
     local: ClassVar[bool] = False
     finds: ClassVar[bool] = False
-    speaker: JudgePart
+    text_model: JudgePart
     """The model: of type server, model, recorded or function. Of how it is asked, call_s, attempts, max_tokens and
     temperature count."""
     deadline_s: float = Field(20.0, gt=0, lt=MOST_S)
@@ -35,11 +35,11 @@ class WrittenPassages(RetrieverPart):
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a model that cannot stand here."""
-        refuse_unfit(self.speaker, "a model that writes passages")
+        refuse_unfit(self.text_model, "a model that writes passages")
 
     @property
     def outside(self) -> str:
-        return "a model, which writes the passages" if self.speaker.asks_model else ""
+        return "a model, which writes the passages" if self.text_model.asks_model else ""
 
     def open(self, corpus: Corpus | None) -> PassageWriter:
         return PassageWriter(self)
@@ -49,10 +49,10 @@ class PassageWriter:
     """See ``WrittenPassages``."""
 
     def __init__(self, part: WrittenPassages) -> None:
-        self._speaker = BlockingSpeaker(
-            part.speaker,
+        self._text_model = BlockingTextModel(
+            part.text_model,
             role="the model that writes passages",
-            identity=part.model_dump(mode="json", include={"speaker", "seed"}),
+            identity=part.model_dump(mode="json", include={"text_model", "seed"}),
             deadline_s=part.deadline_s,
             seed=part.seed,
             cache=part.cache,
@@ -62,7 +62,7 @@ class PassageWriter:
         """What the model writes, in its order; nothing if it declines, or the agent could void an episode by what it
         asks. Raises RetrieverFailed."""
         try:
-            text = self._speaker.told(request(query, k), again=request(words_marked(query), k)).text
+            text = self._text_model.told(request(query, k), again=request(words_marked(query), k)).text
         except Declined:
             return ()
         except EnvError as error:
@@ -71,4 +71,4 @@ class PassageWriter:
 
     def close(self) -> None:
         """Give the model back."""
-        self._speaker.close()
+        self._text_model.close()

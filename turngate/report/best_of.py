@@ -15,7 +15,7 @@ import numpy as np
 
 from turngate.errors import ShapeError
 from turngate.report.intervals import Interval
-from turngate.trainer.shared_turns import sampled_turns
+from turngate.trainer.batch.shared_turns import sampled_turns
 from turngate.types import ScoredGroup, Source, Trajectory
 
 

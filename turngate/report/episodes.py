@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from turngate.evaluations import read_evaluations
 from turngate.store import write_text_atomic
-from turngate.trainer.evaluate import Evaluation
+from turngate.trainer.evaluation.evaluate import Evaluation
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 COLUMNS = ("run", "seed", "split", "sampling", "phase", "task", "question", "success")
 

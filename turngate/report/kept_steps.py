@@ -8,7 +8,7 @@ from rich.console import Console
 
 from turngate.report.figure import COLOURS, legend_below, new_figure, save_figure, tidy
 from turngate.runs import RunFolder
-from turngate.trainer.tried_steps import TriedSteps, read_steps
+from turngate.trainer.evaluation.validation_steps import TriedSteps, read_steps
 
 CURVE = "validation.png"
 

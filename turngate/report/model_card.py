@@ -23,9 +23,9 @@ from turngate.report.tables import comparison_markdown, note
 from turngate.rewards import Rubric
 from turngate.runs import RunFolder
 from turngate.sections import EnvSection, TinyModel
-from turngate.trainer.alarm_log import read_alarms
-from turngate.trainer.tried_passes import read_passes
-from turngate.trainer.tried_steps import read_steps
+from turngate.trainer.checks.alarm_log import read_alarms
+from turngate.trainer.evaluation.validation_passes import read_passes
+from turngate.trainer.evaluation.validation_steps import read_steps
 
 LOADED = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -170,7 +170,7 @@ def _training(run: RunFolder, config: Config, steps: int) -> Iterator[tuple[str,
         yield "credit rule", _named(config.credit)
         yield "loss", _settings(config.loss.model_dump(mode="json", exclude_defaults=True)) or "as by default"
         yield "guide", "none" if config.guide.type == "none" else _named(config.guide)
-        yield "learned beside", ", ".join(map(_named, config.aside)) or "nothing"
+        yield "learned beside", ", ".join(map(_named, config.auxiliary)) or "nothing"
         yield "tasks chosen by", _named(config.curriculum)
         yield "filters", ", ".join(map(_named, train.filters)) or "none"
         yield "learner", f"{_named(config.learner)}, learning rate {config.learner.lr:g}"

@@ -18,7 +18,7 @@ from turngate.report.figure import COLOURS, Rows, curve_of, legend_below, new_fi
 from turngate.report.show import literal
 from turngate.rewards.monitors.alarm import Alarm, Monitor
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
-from turngate.trainer.alarm_log import Raised
+from turngate.trainer.checks.alarm_log import Raised
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ from turngate.errors import ConfigError
 from turngate.report.figure import COLOURS, new_figure, save_figure
 from turngate.report.intervals import Interval, SuccessCount, Total, paired_difference, rate_by_question
 from turngate.report.tables import print_table
-from turngate.trainer.overlap import question_of
+from turngate.trainer.evaluation.overlap import question_of
 from turngate.types import JSON, Score, ScoredGroup, Trajectory
 
 SUCCESS, PAID, TURNS, TOKENS = "success", "paid", "turns", "tokens written"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from turngate.report.show import literal
 from turngate.report.tables import print_table
-from turngate.trainer.probe import GradientProbe, TurnShift
+from turngate.trainer.checks.gradient_probe import GradientProbe, TurnShift
 from turngate.types import IntArray
 
 AGREES = 1e-3  # relative error within which two gradients agree: float32 sums over a few hundred tokens

@@ -9,7 +9,6 @@ from statistics import fmean
 from rich.console import Console
 
 from turngate.config import Config, load_run
-from turngate.evaluations import read_evaluations, withheld_lines
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_success, unaided_success
 from turngate.report.episodes import evaluations_of, write_episodes
@@ -38,11 +37,12 @@ from turngate.report.tables import (
 from turngate.report.warm_start import draw_passes, tell_passes
 from turngate.runs import RunFolder
 from turngate.store import Store, write_text_atomic
-from turngate.trainer.abstention import abstention_lines
-from turngate.trainer.alarm_log import read_alarms
-from turngate.trainer.evaluate import Evaluation
+from turngate.trainer.checks.alarm_log import read_alarms
+from turngate.trainer.evaluation.abstention import abstention_lines
+from turngate.trainer.evaluation.evaluate import Evaluation
+from turngate.trainer.evaluation.evaluations_file import read_evaluations, withheld_lines
+from turngate.trainer.evaluation.overlap import overlap_lines, read_overlaps
 from turngate.trainer.guidance import NoGuidePart
-from turngate.trainer.overlap import overlap_lines, read_overlaps
 from turngate.types import Metrics
 
 STRIPS = 3

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from turngate.config import load_run
 from turngate.errors import ShapeError
-from turngate.evaluations import read_evaluations
 from turngate.report.intervals import by_question, rate_by_question
 from turngate.report.tables import print_table
 from turngate.runs import RunFolder
-from turngate.trainer.evaluate import Evaluation
-from turngate.trainer.tried_passes import read_passes
+from turngate.trainer.evaluation.evaluate import Evaluation
+from turngate.trainer.evaluation.evaluations_file import read_evaluations
+from turngate.trainer.evaluation.validation_passes import read_passes
 
 HEADINGS = ("temp.", "learned by", "demonstrations", "episodes (unusable)", "solved, % [95 %]")
 SUPERVISED, REINFORCED = "supervised learning", "reinforcement learning"

@@ -10,8 +10,11 @@ Importing this package makes every reward and gate that it ships known by its ``
 """
 
 from turngate.rewards.components import EventCost, InformationGain, LengthCost, Repetition
-from turngate.rewards.gate import Gate
-from turngate.rewards.gates import (
+from turngate.rewards.gates.base import Gate
+from turngate.rewards.gates.ladders import BottomLine, Conditional, Hierarchical
+from turngate.rewards.gates.limits import BestSoFar, Budget, Once
+from turngate.rewards.gates.shares import Soft, Trust, trust_factors
+from turngate.rewards.gates.whole_kinds import (
     CapProcess,
     NeedsOutcome,
     Requires,
@@ -22,14 +25,11 @@ from turngate.rewards.gates import (
     requires,
     veto,
 )
-from turngate.rewards.ladders import BottomLine, Conditional, Hierarchical
-from turngate.rewards.limits import BestSoFar, Budget, Once
 from turngate.rewards.outcome.components import UnitTests
 from turngate.rewards.parts import Condition, Reward
 from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric
-from turngate.rewards.safety import Bound, Example, Safety
-from turngate.rewards.shares import Soft, Trust, trust_factors
-from turngate.rewards.staging import ImaginedEpisode
+from turngate.rewards.safety.counterexamples import ImaginedEpisode
+from turngate.rewards.safety.proof import Bound, Example, Safety
 
 __all__ = [
     "BestSoFar",

@@ -1,4 +1,5 @@
-"""What a rubric is made of: rewards, which say what was earned, and gates (``gate.py``), which say what of it is paid.
+"""What a rubric is made of: rewards, which say what was earned, and gates (``gates/base.py``), which say what of it is
+paid.
 
 Both are parts (``turngate.parts``), so a rubric can be written to JSON and read back. A new reward or gate is a
 subclass with a ``type`` of its own; defining the class makes it loadable. Scoring works on ``Draft`` and ``Line``,

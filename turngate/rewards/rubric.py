@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from turngate.errors import ConfigError
-from turngate.rewards.gate import Gate
+from turngate.rewards.gates.base import Gate
 from turngate.rewards.missing import SiblingMeans
 from turngate.rewards.parts import Draft, Facts, Line, Reward, Verdict, is_missing, known
-from turngate.rewards.safety import Safety, assess
+from turngate.rewards.safety.proof import Safety, assess
 from turngate.types import SUCCESS_SLACK, Ending, Group, Record, RewardEvent, Score, ScoredGroup
 
 FINISHED, AGENT_FAULT = Ending.FINISHED, Ending.AGENT_FAULT

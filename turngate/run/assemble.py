@@ -14,14 +14,14 @@ from turngate.agents.rollout import Worlds
 from turngate.agents.tree_rollout import refuse_unforkable
 from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName
-from turngate.examine.base import Desk, Examiner
+from turngate.examine.base import ExamineContext, Examiner
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.part_calls import handed, instance_of
-from turngate.run.aside_means import asides_of, asks_start
+from turngate.run.auxiliary_setup import asks_start, auxiliary_of
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
-from turngate.run.helping import EnvironmentHelp
+from turngate.run.guide_help import EnvironmentHelp
 from turngate.run.learners import (
     learner_of,
     reward_model_of,
@@ -35,17 +35,17 @@ from turngate.run.recorded_runs import source_of
 from turngate.run.reference_reset import ReferenceReset
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.branched_play import Trees
-from turngate.trainer.broken_batch import save_batch
+from turngate.trainer.branching.play import Trees
+from turngate.trainer.checks.broken_batch import save_batch
+from turngate.trainer.checks.monitoring import Watch
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.guidance import Guide, NoGuide
 from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.learner import Measuring
-from turngate.trainer.monitoring import Watch
 from turngate.trainer.offline.episode_index import RecordedEpisodes
 from turngate.trainer.publishing import Publishing
-from turngate.trainer.run_parts import Reset, Run
+from turngate.trainer.run import Reset, Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
 
 
@@ -67,7 +67,7 @@ async def assembled(
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     run, start = learning_run(config, environments, model, chat, worlds, folder=folder, control=control, answer=answer)
     player, learner = run.player, run.learner
-    desk = Desk(
+    desk = ExamineContext(
         player=player,
         step=0,
         seed=config.seed,
@@ -75,7 +75,7 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    help_ = EnvironmentHelp(environments, chat.notation, seed=config.seed)
+    help_ = EnvironmentHelp(environments, chat.tool_format, seed=config.seed)
     guard = LeakGuard(help_.secrets)
     async with (
         player.policy.running(),
@@ -91,7 +91,7 @@ async def assembled(
                 "guide", config.guide.open, GuardedHelp(help_, guard), take=instance_of(Guide), must="a Guide"
             ),
             guard=guard,
-            asides=asides_of(config, environments, player, worlds, start),
+            auxiliary=auxiliary_of(config, environments, player, worlds, start),
             episodes=source_of(config, recorded, learner=learner, chat=chat, model=model),
             publishing=publishing_of(config),
             trees=trees_of(config, environments),
@@ -101,7 +101,7 @@ async def assembled(
 
 def publishing_of(config: Config) -> Publishing:
     """After which steps the sampler gets the weights; where no step asks the policy, before validations alone."""
-    if config.episodes.plays or any(part.plays for part in config.aside):
+    if config.episodes.plays or any(part.plays for part in config.auxiliary):
         return Publishing(every=config.train.sync_every, last=config.train.steps)
     validation = config.train.validation
     return Publishing(every=validation.every if validation else 0, last=config.train.steps, plays=False)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turngate.agents.forced import Forced
 from turngate.agents.given import given_again
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import ReplayRefused
-from turngate.examine.base import Desk
+from turngate.examine.base import ExamineContext
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.run.environments import Environments
@@ -46,11 +46,11 @@ class Continued:
     unusable: int
 
 
-def given_turns(begun: ReplayableEpisode, turn: int) -> Forced:
+def given_turns(begun: ReplayableEpisode, turn: int) -> PrefixTurns:
     """The turns of an episode before ``turn``, for the environment to be given; the help of the episode goes on."""
     recorded = begun.trajectory
     help_ = recorded.guidance or Guidance(kind=BRANCH, level=turn, text="", source="recorded")
-    return Forced(
+    return PrefixTurns(
         turns=tuple(map(given_again, recorded.turns[:turn])),
         guidance=help_,
         parent=(recorded.id, turn),
@@ -101,7 +101,7 @@ async def _scored(
 ) -> list[ScoredGroup]:
     """The groups with the facts that the rubrics read of examiners, and their scores."""
     reads = {name for rubric in environments.rubrics.values() for name in rubric.readers}
-    desk = Desk(player=player, step=0, seed=config.seed, answer=recorded_answer)
+    desk = ExamineContext(player=player, step=0, seed=config.seed, answer=recorded_answer)
     async with Examining(config.examine, desk) as examining:
         examined, _ = await examining.examined(groups, 0, reads=reads)
     return [environments.score(group) for group in examined]

@@ -13,13 +13,13 @@ from turngate.errors import ConfigError
 from turngate.examine.recorded import filled
 from turngate.run.environments import Environments, naming_key
 from turngate.runs import RunFolder
+from turngate.trainer.batch.pack import by_turn
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
 from turngate.trainer.credit.rule import CreditRule
-from turngate.trainer.filters import Filter
+from turngate.trainer.filters.parts import Filter
 from turngate.trainer.learner import Learner, Measuring
 from turngate.trainer.offline import ReplayPart
-from turngate.trainer.pack import by_turn
 from turngate.trainer.signals.base import Signal, Signals
 from turngate.trainer.signals.beliefs import Beliefs, Entropies
 from turngate.trainer.signals.continuations import ContinuationValues

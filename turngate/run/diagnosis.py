@@ -19,6 +19,7 @@ from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.config import Config
 from turngate.errors import ConfigError, UserError
 from turngate.parts import when_used
+from turngate.run.context_fit import check_room, first_prompt
 from turngate.run.credit import needs_reference, trains_reward_model
 from turngate.run.environments import Environments
 from turngate.run.examples import with_examples
@@ -34,19 +35,18 @@ from turngate.run.needed_memory import (
     needed_memory,
     size_of,
 )
-from turngate.run.room import check_room, first_prompt
 from turngate.run.stored_weights import stored_weights
-from turngate.tools.notations.base import THOUGHT
+from turngate.tools.formats.base import THOUGHT
 from turngate.trainer.learner import tokens_of_a_pass
 from turngate.types import Task
 
-captured = when_used("turngate.agents.policies.captured")
+captured = when_used("turngate.agents.policies.cuda_graphs")
 packing = when_used("turngate.trainer.torch.packing")
 
 HELP = {
     LEARNER_PASS: "lower learner.tokens_per_pass",
-    SAMPLER_PASS: "lower policy.lanes",
-    "key-value cache": "lower policy.lanes or policy.context",
+    SAMPLER_PASS: "lower policy.concurrency",
+    "key-value cache": "lower policy.concurrency or policy.context",
 }
 """What makes a share of the memory smaller; of the others only a smaller model does."""
 
@@ -204,7 +204,7 @@ def _use(config: Config, model: LanguageModel, prompt: int) -> MemoryUse:
     most = tokens_of_a_pass(getattr(config.learner, "tokens_per_pass", "auto"), device_here())
     tokens = max(min(most, train.tasks_per_step * train.group_size * context), context)
     lora = getattr(learner, "lora", None)
-    teachers = {name for part in config.aside for name in part.teachers}
+    teachers = {name for part in config.auxiliary for name in part.teachers}
     if config.reward_model is not None and config.reward_model.fitted:
         teachers.add(config.reward_model.fitted)
     learner_bytes, sampler_bytes = bytes_of_passes(config)
@@ -213,7 +213,7 @@ def _use(config: Config, model: LanguageModel, prompt: int) -> MemoryUse:
         copies=int(needs_reference(config) and lora is None) + len(teachers),
         learner_bytes=learner_bytes,
         sampler_bytes=sampler_bytes,
-        lanes=config.policy.lanes,
+        concurrency=config.policy.concurrency,
         caches=1 if config.branching is None else 2,
         context=context,
         pass_tokens=tokens,

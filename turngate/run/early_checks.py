@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from turngate.config import Config
 from turngate.errors import ConfigError
-from turngate.run.aside_means import check_teachers
 from turngate.run.assemble import check_credit, check_examiners, trees_of
+from turngate.run.auxiliary_setup import check_teachers
 from turngate.run.credit import Answer, answer_of
 from turngate.run.environments import Environments, naming_key
 from turngate.run.feeders import Unfed, check_feeders
-from turngate.run.helping import check_guide
+from turngate.run.guide_help import check_guide
 from turngate.run.reference_reset import check_reset
 from turngate.run.supervised import check_baselines
 

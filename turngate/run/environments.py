@@ -18,8 +18,8 @@ from typing import Self
 from turngate.agents.rollout import Worlds
 from turngate.config import only_trusted
 from turngate.envs.base import TurnEnv
-from turngate.envs.pool import EnvPool
-from turngate.envs.pools import EnvPools, maker
+from turngate.envs.pool.pool import EnvPool
+from turngate.envs.pool.pools import EnvPools, maker
 from turngate.envs.registry import find, make
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.foreign import described

@@ -38,7 +38,7 @@ async def with_examples(config: Config, environments: Environments, worlds: Worl
     else:
         shown = read_demonstrations(environments, wanted)
         _check_file(environments, shown, wanted)
-    solving = await _played(config, environments, worlds, shown, chat.notation)
+    solving = await _played(config, environments, worlds, shown, chat.tool_format)
     if isinstance(wanted, Path) and len(solving) < len(shown.tasks):
         unsolved = {task.id for task in shown.tasks} - {one.task.id for one in solving}
         raise ConfigError(f"policy.examples: the actions of '{wanted}' for '{min(unsolved)}' do not solve that task")
@@ -78,15 +78,15 @@ def _examples(label: str, solving: Sequence[Trajectory], wanted: int | Path) -> 
 
 
 async def _played(
-    config: Config, environments: Environments, worlds: Worlds, shown: Demonstrations, notation: str
+    config: Config, environments: Environments, worlds: Worlds, shown: Demonstrations, tool_format: str
 ) -> list[Trajectory]:
-    """The demonstrations that solve their task, played as texts in the policy's notation."""
+    """The demonstrations that solve their task, played as texts in the policy's tool format."""
     spoken: Mapping[str, list[str]] = {
-        task.id: [rewritten(line, environments.of(task).turn_spec.tools, notation) for line in shown.lines[task.id]]
+        task.id: [rewritten(line, environments.of(task).turn_spec.tools, tool_format) for line in shown.lines[task.id]]
         for task in shown.tasks
     }
-    chat = TextChat(notation=notation)
-    player = Player(ScriptedPolicy(by_task(spoken), chat, lanes=config.policy.lanes), chat, _LIMITS)
+    chat = TextChat(tool_format=tool_format)
+    player = Player(ScriptedPolicy(by_task(spoken), chat, concurrency=config.policy.concurrency), chat, _LIMITS)
     tasks: list[Task] = shown.tasks
     groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=_SEED)
     examined = {name for examiner in config.examine for name in examiner.writes}

@@ -11,7 +11,7 @@ from turngate.run.environments import Environments
 from turngate.run.examples import tried_for_examples, with_examples
 from turngate.run.learners import rounded_for
 from turngate.run.models import load_model
-from turngate.trainer.evaluate import evaluate
+from turngate.trainer.evaluation.evaluate import evaluate
 from turngate.trainer.guidance.results import solved
 from turngate.types import Action, ScoredGroup, Trajectory, derive_seed
 
@@ -55,7 +55,7 @@ async def first_episodes(config: Config, environments: Environments, n_tasks: in
         raise ConfigError(f'policy.type "{config.policy.type}" brings its own model; play it with turngate eval')
     model, tokenizer = load_model(str(config.model))
     groups: list[ScoredGroup] = []
-    async with environments.worlds(config.policy.lanes) as worlds:
+    async with environments.worlds(config.policy.concurrency) as worlds:
         chat = await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))
         player = config.policy.player(rounded_for(config, model), chat).greedy()
         async with player.policy.running():

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from turngate.errors import ConfigError, DataError, RunError, StoreError
-from turngate.evaluations import WITH_MEMORY, forget_evaluations
 from turngate.jsonl import read_text, toml_of
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.evaluation.evaluations_file import WITH_MEMORY, forget_evaluations
 
 STEPS, ROUNDS = "train.steps", "rounds"
 FREE = frozenset({"sink", "folder", "name"})

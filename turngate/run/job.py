@@ -17,20 +17,19 @@ from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
 from turngate.config import Config, dump, modules_of
 from turngate.errors import ConfigError
-from turngate.evaluations import WITH_MEMORY, add_evaluation, forget_evaluations, read_evaluations, withheld_line
 from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.assemble import assembled
+from turngate.run.best_step import STEPS_KEY, Keeping
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.early_checks import check_policy, fit_of
 from turngate.run.environments import Environments, naming_key
 from turngate.run.examples import tried_for_examples
 from turngate.run.feeders import check_first_step
 from turngate.run.going_on import added_steps, refuse_gaps, refuse_unscored, reopen
-from turngate.run.holding import locked_run
-from turngate.run.keeping import STEPS_KEY, Keeping
+from turngate.run.lock import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, check_new_model, require_torch, save_model
 from turngate.run.recorded_runs import evaluated_too, recorded_of
@@ -44,16 +43,23 @@ from turngate.sinks import Opening, Sinks, open_sinks
 from turngate.stage_settings import StageEnd
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.ahead import Training, training_of
-from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.checks.alarm_log import AlarmLog
+from turngate.trainer.checks.monitoring import Watch, console_line, recorded
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.curriculum.answers import opened_curriculum
-from turngate.trainer.evaluate import evaluate
+from turngate.trainer.evaluation.evaluate import evaluate
+from turngate.trainer.evaluation.evaluations_file import (
+    WITH_MEMORY,
+    add_evaluation,
+    forget_evaluations,
+    read_evaluations,
+    withheld_line,
+)
+from turngate.trainer.evaluation.overlap import SplitOverlap
 from turngate.trainer.guidance import MemoryGuide
-from turngate.trainer.memory import Recalled
-from turngate.trainer.monitoring import Watch, console_line, recorded
-from turngate.trainer.overlap import SplitOverlap
-from turngate.trainer.run_parts import Run
+from turngate.trainer.guidance.experience_memory import Recalled
+from turngate.trainer.run import Run
 from turngate.types import ScoredGroup, Task, derive_seed
 
 
@@ -131,7 +137,7 @@ class Job:
             console=self.console,
         )
         with open_sinks(self.config.sink, opening) as sinks:
-            async with self.environments.worlds(self.config.policy.lanes) as worlds:
+            async with self.environments.worlds(self.config.policy.concurrency) as worlds:
                 await self._work(worlds, sinks)
 
     async def _work(self, worlds: Worlds, sinks: Sinks) -> None:
@@ -167,7 +173,7 @@ class Job:
             if config.train.steps:
                 await self._evaluate(run, "after")
             await self._evaluate_memory(run)
-        run.asides.conclude()  # before the run is complete, so that the same command does not end well afterwards
+        run.auxiliary.conclude()  # before the run is complete, so that the same command does not end well afterwards
         save_model(model, chat.tokenizer, self.folder.model, weights)
 
     async def _resume(self, run: Run, training: Training) -> int:

@@ -9,9 +9,9 @@ from turngate.config import Config
 from turngate.errors import ConfigError, DataError, StoreError
 from turngate.jsonl import read_json
 from turngate.run.environments import Environments
-from turngate.run.helping import EnvironmentHelp
+from turngate.run.guide_help import EnvironmentHelp
 from turngate.trainer.guidance import MemoryGuidePart
-from turngate.trainer.memory import MOST_CHARS, MOST_RULES, Memory, Recalled
+from turngate.trainer.guidance.experience_memory import MOST_CHARS, MOST_RULES, Memory, Recalled
 from turngate.types import JSON, Task
 
 MOST_BYTES = 20 * MOST_RULES * MOST_CHARS
@@ -42,13 +42,13 @@ def read_memory(path: Path) -> Mapping[str, JSON]:
 
 
 def recalling(
-    config: Config, state: Mapping[str, JSON], environments: Environments, notation: str
+    config: Config, state: Mapping[str, JSON], environments: Environments, tool_format: str
 ) -> Callable[[Task], Recalled]:
     """What each task of ``environments`` is shown of a memory, by the settings of its guide if the config has it.
 
-    ``notation``: the one in which the policy writes calls.
+    ``tool_format``: the one in which the policy writes calls.
     """
     part = config.guide if isinstance(config.guide, MemoryGuidePart) else MemoryGuidePart()
-    guide = part.open(EnvironmentHelp(environments, notation, seed=config.seed))
+    guide = part.open(EnvironmentHelp(environments, tool_format, seed=config.seed))
     guide.load(dict(state))
     return guide.recalled

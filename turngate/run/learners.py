@@ -8,7 +8,7 @@ from turngate.agents.protocols import LanguageModel, Precision, Tokenizer
 from turngate.config import Config
 from turngate.errors import ConfigError
 from turngate.run.models import load_model
-from turngate.trainer import learner_answers
+from turngate.trainer.checks import learner_output as learner_answers
 from turngate.trainer.learner import TOLERANCES, Learner, Measuring
 
 

@@ -56,7 +56,7 @@ class MemoryUse:
     copies: int
     learner_bytes: int
     sampler_bytes: int
-    lanes: int
+    concurrency: int
     caches: int
     context: int
     pass_tokens: int
@@ -113,7 +113,7 @@ def needed_memory(size: ModelSize, use: MemoryUse) -> dict[str, int]:
         "gradients": FLOAT * learned,
         "optimizer": use.moment_bytes * learned,
         "sampler's copy": use.sampler_bytes * size.weights,
-        "key-value cache": use.sampler_bytes * size.cached * use.lanes * use.caches * capacity(use.context),
+        "key-value cache": use.sampler_bytes * size.cached * use.concurrency * use.caches * capacity(use.context),
         LEARNER_PASS: activations(size, use) + FLOAT * LOGITS * logits + rounded,
         SAMPLER_PASS: _sampling(size, use),
     }
@@ -146,10 +146,10 @@ def capacity(context: int) -> int:
 
 
 def _sampling(size: ModelSize, use: MemoryUse) -> int:
-    tokens = min(CHUNK, use.lanes * use.context)
+    tokens = min(CHUNK, use.concurrency * use.context)
     seen = use.context * size.heads if size.scores else 0
     hidden = use.sampler_bytes * tokens * (4 * size.width + 3 * size.inner + 2 * size.queries + seen)
-    return hidden + FLOAT * DRAWS * use.lanes * size.vocabulary
+    return hidden + FLOAT * DRAWS * use.concurrency * size.vocabulary
 
 
 def _inner(config: HubSettings) -> int:

@@ -17,7 +17,8 @@ from turngate.run.environments import Environments, naming_key
 from turngate.run.target_policy import sampling_of
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.filters import keep
+from turngate.trainer.batch.pack import pack
+from turngate.trainer.filters.parts import keep
 from turngate.trainer.learner import Learner
 from turngate.trainer.offline.answers import opened_source
 from turngate.trainer.offline.episode_index import RecordedEpisodes
@@ -25,7 +26,6 @@ from turngate.trainer.offline.mixed import MixedPart
 from turngate.trainer.offline.sources import EpisodeSource, PlayedEpisodes, SourceMeans
 from turngate.trainer.offline.stored import ReadingPart, said_of
 from turngate.trainer.offline.usable import LEAVABLE, unlike
-from turngate.trainer.pack import pack
 from turngate.types import ScoredGroup, Trajectory, derive_seed
 
 KEY = "episodes"

@@ -13,9 +13,9 @@ from turngate.errors import ConfigError
 from turngate.parts import when_used
 from turngate.run.credit import needs_reference
 from turngate.run.models import put_weights
-from turngate.trainer import learner_answers
 from turngate.trainer.checkpoint import Stateful
-from turngate.trainer.run_parts import Reset
+from turngate.trainer.checks import learner_output as learner_answers
+from turngate.trainer.run import Reset
 
 kept_weights = when_used("turngate.trainer.torch.kept_weights")
 KEY = "train.reset_reference"

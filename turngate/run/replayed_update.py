@@ -69,10 +69,10 @@ def refuse_unrecorded(config: Config) -> None:
             f'the run learned from episodes that it did not play (episodes.type = "{config.episodes.type}"), which are '
             "not recorded step by step; its updates cannot be replayed"
         )
-    if config.aside:
-        names = ", ".join(f"'{part.type}'" for part in config.aside)
+    if config.auxiliary:
+        names = ", ".join(f"'{part.type}'" for part in config.auxiliary)
         raise ReplayRefused(
-            f"the run learned beside its episodes from [[aside]] {names}, whose rows are not recorded; its updates "
+            f"the run learned beside its episodes from [[auxiliary]] {names}, whose rows are not recorded; its updates "
             "cannot be replayed"
         )
 
@@ -150,7 +150,7 @@ def _collected(groups: list[ScoredGroup], config: Config, step: int) -> Collecte
         step=step,
         n_tasks=config.train.tasks_per_step,
         waves=Waves(groups=groups, played=groups, unused=[], metrics={}),
-        asides=(),
+        auxiliary=(),
         found={},
         observed={},
         clock=Clock(),

@@ -88,16 +88,16 @@ class ReplayableEpisode:
     new_attempt: bool = False
 
 
-def notation_of(run: RunFolder, config: Config) -> str:
-    """The notation of tool calls that the environments were told. Reads the model's settings, not its weights.
+def tool_format_of(run: RunFolder, config: Config) -> str:
+    """The tool format of tool calls that the environments were told. Reads the model's settings, not its weights.
 
     Raises ReplayRefused where the model is gone, because its chat template says so.
     """
     if not config.policy.trainable:
-        return config.policy.served().chat.notation
+        return config.policy.served().chat.tool_format
     try:
         name = str(run.model) if isinstance(config.model, TinyModel) and run.is_complete else started_from(run, config)
-        return config.policy.chat(*outlined(name)).notation
+        return config.policy.chat(*outlined(name)).tool_format
     except UserError as error:
         raise ReplayRefused(
             f"the model that played is gone, and its chat template says how tools were listed and calls read: {error}"
@@ -151,11 +151,11 @@ def first_seed(one: Trajectory, known: Mapping[str, Trajectory]) -> int | None:
     return one.seed if left(one, known) is None else first_seed(parent, known)
 
 
-async def carried_out(world: World, episode: ReplayableEpisode, notation: str) -> Replayed:
+async def carried_out(world: World, episode: ReplayableEpisode, tool_format: str) -> Replayed:
     """Carry out the actions of an episode, and cut it short where it was. Whatever breaks is in the result."""
     turns, evidence = list[Turn](), list[Evidence]()
     try:
-        ending = await _acted(world, episode, notation, turns, evidence)
+        ending = await _acted(world, episode, tool_format, turns, evidence)
         if ending is None and episode.trajectory.ending.truncated:
             ending = await _cut(world, episode.trajectory.ending, evidence)
     except (EnvError, VerifierError) as problem:
@@ -164,11 +164,11 @@ async def carried_out(world: World, episode: ReplayableEpisode, notation: str) -
 
 
 async def _acted(
-    world: World, episode: ReplayableEpisode, notation: str, turns: list[Turn], evidence: list[Evidence]
+    world: World, episode: ReplayableEpisode, tool_format: str, turns: list[Turn], evidence: list[Evidence]
 ) -> Ending | None:
     """Take the recorded turns, adding to ``turns`` and ``evidence``; how the episode ended with one of them, if so."""
     assert episode.seed is not None
-    observation, _ = await world.reset(episode.task, derive_seed(episode.seed, "env"), notation)
+    observation, _ = await world.reset(episode.task, derive_seed(episode.seed, "env"), tool_format)
     for number, turn in enumerate(episode.trajectory.turns):
         asked = given_again(turn)
         action = asked if isinstance(asked, Action) else Action(text=asked)
@@ -206,8 +206,8 @@ class Replayer:
     comes from an environment or a rubric, so they are taken from the record.
     """
 
-    def __init__(self, config: Config, environments: Environments, worlds: Worlds, notation: str) -> None:
-        self._environments, self._worlds, self._notation = environments, worlds, notation
+    def __init__(self, config: Config, environments: Environments, worlds: Worlds, tool_format: str) -> None:
+        self._environments, self._worlds, self._tool_format = environments, worlds, tool_format
         self._others = frozenset(name for examiner in config.examine for name in examiner.writes)
         self._bonuses = config.guide.bonuses
 
@@ -240,7 +240,7 @@ class Replayer:
 
         async def one(episode: ReplayableEpisode) -> Replayed:
             async with at_once, self._worlds.lease(episode.task) as world:
-                return await carried_out(world, episode, self._notation)
+                return await carried_out(world, episode, self._tool_format)
 
         try:
             async with asyncio.TaskGroup() as all_:

@@ -19,8 +19,8 @@ from rich.console import Console
 from turngate.config import Config, dump, parse
 from turngate.errors import ConfigError, RunError
 from turngate.jsonl import toml_of
+from turngate.run.child_process import OwnProcess
 from turngate.run.loop import DaemonThreads
-from turngate.run.own_process import OwnProcess
 from turngate.run.supervised import baseline_configs
 from turngate.runs import RunFolder, writing
 

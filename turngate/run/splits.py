@@ -10,7 +10,7 @@ from turngate.envs.tasks import SupportsMarks
 from turngate.errors import UserError
 from turngate.run.environments import Environments
 from turngate.runs import RunFolder
-from turngate.trainer.overlap import QUESTION, SplitOverlap, overlap, question_of
+from turngate.trainer.evaluation.overlap import QUESTION, SplitOverlap, overlap, question_of
 from turngate.types import Task
 
 COMPARED = 1000

@@ -19,15 +19,15 @@ from turngate.metrics import read_metrics
 from turngate.run.early_checks import check_policy, fit_of
 from turngate.run.environments import Environments
 from turngate.run.going_on import check_rounds, remove_model
-from turngate.run.holding import locked_run
 from turngate.run.job import Job
+from turngate.run.lock import locked_run
 from turngate.run.models import copy_model, require_torch, same_weights
 from turngate.runs import RunFolder
 from turngate.stage_settings import StageRun
 from turngate.store import machine, write_json_atomic, write_text_atomic
-from turngate.trainer import learner_answers
-from turngate.trainer.torchrun import place
-from turngate.trainer.tried_steps import read_steps
+from turngate.trainer.checks import learner_output as learner_answers
+from turngate.trainer.evaluation.validation_steps import read_steps
+from turngate.trainer.torch.place import place
 from turngate.types import Metrics
 
 

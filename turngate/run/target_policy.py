@@ -16,8 +16,8 @@ from turngate.errors import ConfigError, EstimateRefused, StoreError
 from turngate.run.learners import rounded_for
 from turngate.run.models import load_model
 from turngate.runs import RunFolder
-from turngate.trainer import learner_answers
 from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.checks import learner_output as learner_answers
 from turngate.trainer.learner import Learner, Measuring
 from turngate.trainer.step import UNUSED
 from turngate.types import Sampling

@@ -16,7 +16,7 @@ from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Player, Worlds
 from turngate.config import Config
 from turngate.errors import ConfigError, RunError
-from turngate.examine.base import Desk
+from turngate.examine.base import ExamineContext
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.run.environments import Environments, naming_key
@@ -24,12 +24,12 @@ from turngate.run.learners import reference_of, rounded_for
 from turngate.run.models import kept_weights
 from turngate.runs import RunFolder
 from turngate.sections import Validation, ValidationTasksSection
-from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.trainer.evaluation.evaluate import Evaluation, evaluate
+from turngate.trainer.evaluation.overlap import question_of
+from turngate.trainer.evaluation.validation_passes import TriedPass, TriedPasses, WarmStartRecord
 from turngate.trainer.imitate import Imitation, Phase, converge
 from turngate.trainer.learner import Learner
-from turngate.trainer.overlap import question_of
 from turngate.trainer.signals.likelihoods import likelihoods_of
-from turngate.trainer.tried_passes import TriedPass, TriedPasses, WarmStartRecord
 from turngate.types import Task, derive_seed
 
 KEY = "warm_start.validation"
@@ -203,7 +203,7 @@ async def trying(
     assert warm_start is not None
     assert warm_start.validation is not None
     player = config.policy.player(rounded_for(config, copy.deepcopy(model)), chat).at(config.eval_temperature)
-    desk = Desk(
+    desk = ExamineContext(
         player=player,
         step=0,
         seed=config.seed,

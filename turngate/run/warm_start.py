@@ -16,20 +16,20 @@ from turngate.agents.rollout import Player, TokenLimits, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import RunError
 from turngate.progress_bar import Progress
+from turngate.run.context_fit import check_room, no_room
 from turngate.run.demonstrations import Demonstrations, demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.examples import with_examples
 from turngate.run.models import load_model, new_model, save_model
-from turngate.run.room import check_room, no_room
 from turngate.run.validation import trying
 from turngate.runs import RunFolder
 from turngate.tools.read import rewritten
-from turngate.trainer import learner_answers
+from turngate.trainer.checks import learner_output as learner_answers
+from turngate.trainer.evaluation.validation_passes import write_passes
 from turngate.trainer.guidance.results import solved as is_solved
 from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.learner import Learner
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.tried_passes import write_passes
 from turngate.types import FAULT, Ending, Guidance, Metrics, Score, Trajectory, derive_seed
 
 RISE = 1.1
@@ -152,11 +152,12 @@ async def _played(
     limits = config.policy.limits()
     spoken = {
         task.id: [
-            rewritten(line, environments[task.env_id].turn_spec.tools, chat.notation) for line in shown.lines[task.id]
+            rewritten(line, environments[task.env_id].turn_spec.tools, chat.tool_format)
+            for line in shown.lines[task.id]
         ]
         for task in shown.tasks
     }
-    player = Player(ScriptedPolicy(by_task(spoken), chat, lanes=config.policy.lanes), chat, limits)
+    player = Player(ScriptedPolicy(by_task(spoken), chat, concurrency=config.policy.concurrency), chat, limits)
     seed = derive_seed(config.seed, "demonstrations")
     plans = [[_shown(shown.hints[task.id]) if task.id in shown.hints else None] for task in shown.tasks]
     groups = await play_groups(player, worlds, shown.tasks, plans, seed=seed)

@@ -1,1 +1,1 @@
-"""Tools: typed functions that an agent may call, and the notations in which models write their calls."""
+"""Tools: typed functions that an agent may call, and the tool formats in which models write their calls."""

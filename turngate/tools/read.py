@@ -1,8 +1,8 @@
 """From what an agent wrote to the calls that it asks for.
 
-Every notation of ``notations`` is understood everywhere, so a person, a tiny model and a chat model can share an
-environment. Where a notation was agreed upon, because the model's chat template frames calls in it, another one is read
-too, but has a flaw. Reading is lenient so that an episode goes on; rewards for form are for calls without a flaw.
+Every tool format of ``formats`` is understood everywhere, so a person, a tiny model and a chat model can share an
+environment. Where a tool format was agreed upon, because the model's chat template frames calls in it, another one is
+read too, but has a flaw. Reading is lenient so that an episode goes on; rewards for form are for calls without a flaw.
 
 Text before the call is the thought. A bad call is never an exception: ``Action.parse_error`` tells the agent what to
 write instead. Only what the agent wrote is read here: a call in a tool's result, in a thought or in a string is none.
@@ -17,30 +17,30 @@ from collections.abc import Container, Mapping, Sequence
 
 from turngate.errors import UnknownName
 from turngate.tools.arguments import BadArguments, of_text, of_words, typed
-from turngate.tools.notations import NOTATIONS
-from turngate.tools.notations.base import Notation, Reading, Unreadable, Written, flawed
-from turngate.tools.notations.command_line import REST
+from turngate.tools.formats import TOOL_FORMATS
+from turngate.tools.formats.base import Reading, ToolFormat, Unreadable, Written, flawed
+from turngate.tools.formats.command_line import REST
 from turngate.tools.thought_marks import CLOSE, OPEN, after_opened, parted
 from turngate.tools.tool import Tool
 from turngate.types import CUT_OFF, Action, ToolCall
 
-COMMAND_LINE = NOTATIONS["command_line"]
-_FRAMED = tuple(one for one in NOTATIONS.values() if one is not COMMAND_LINE)
+COMMAND_LINE = TOOL_FORMATS["command_line"]
+_FRAMED = tuple(one for one in TOOL_FORMATS.values() if one is not COMMAND_LINE)
 _MARKED = re.compile(r"</?think>|<tool_call>|<function=|<\||<｜|\[TOOL_CALLS\]|to=functions|\A\s*\{")
-"""What a text without can only be a command; asking each notation takes three times as long."""
+"""What a text without can only be a command; asking each tool format takes three times as long."""
 _WORD = re.compile(r"[\s\[`]*([\w.]+)\s*(\()?")
 
 
-def parse(text: str, tools: Sequence[Tool], notation: str = "", *, cut_off: bool = False) -> Action:
+def parse(text: str, tools: Sequence[Tool], tool_format: str = "", *, cut_off: bool = False) -> Action:
     """What ``text`` asks for. The result keeps ``text`` unchanged; ``parse_error`` is set when no call could be read.
 
-    ``notation``: the one agreed upon; "" = any. ``cut_off``: the text ends at its token limit, so what it
+    ``tool_format``: the one agreed upon; "" = any. ``cut_off``: the text ends at its token limit, so what it
     would have asked for is unknown, however whole it looks: no call of it is read (see ``Action.cut_off``). Raises
-    UnknownName for a notation that does not exist.
+    UnknownName for a tool format that does not exist.
     """
     if cut_off:
-        return Action(text=text, thought=parse(text, tools, notation).thought, parse_error=CUT_OFF)
-    agreed = notation_of(notation) if notation else None
+        return Action(text=text, thought=parse(text, tools, tool_format).thought, parse_error=CUT_OFF)
+    agreed = tool_format_of(tool_format) if tool_format else None
     thought = ""
     try:
         used, thought, body, late = _recognised(text, agreed, tools)
@@ -58,7 +58,7 @@ def parse(text: str, tools: Sequence[Tool], notation: str = "", *, cut_off: bool
 def said(text: str, names: Container[str]) -> Action | None:
     """A text that asks for no call, for whoever hears it; None if it asks for one, also for an ill one.
 
-    It asks for one if it has a mark of a notation, begins as a function is called, or begins with one of ``names``.
+    It asks for one if it has a mark of a tool format, begins as a function is called, or begins with one of ``names``.
     """
     end = after_opened(text) or 0
     if OPEN not in text[end : (close := text.find(CLOSE, end))] and close >= 0:  # opened in the prompt
@@ -70,23 +70,23 @@ def said(text: str, names: Container[str]) -> Action | None:
     return Action(text=text, thought=thought.replace(OPEN, "").replace(CLOSE, "").strip())
 
 
-def rewritten(text: str, tools: Sequence[Tool], notation: str) -> str:
-    """A text that asks for calls, in another notation, its thought before it; ``text`` itself if it asks for none.
+def rewritten(text: str, tools: Sequence[Tool], tool_format: str) -> str:
+    """A text that asks for calls, in another tool format, its thought before it; ``text`` itself if it asks for none.
 
-    "" = the notation that it has. Raises UnknownName.
+    "" = the tool format that it has. Raises UnknownName.
     """
     action = parse(text, tools)
-    if not notation or not action.calls:
+    if not tool_format or not action.calls:
         return text
-    written = notation_of(notation).write(action.calls)
+    written = tool_format_of(tool_format).write(action.calls)
     return f"{action.thought}\n{written}" if action.thought else written
 
 
-def notation_of(name: str) -> Notation:
-    """A notation by its name. Raises UnknownName."""
-    if name not in NOTATIONS:
-        raise UnknownName("notation", name, NOTATIONS)
-    return NOTATIONS[name]
+def tool_format_of(name: str) -> ToolFormat:
+    """A tool format by its name. Raises UnknownName."""
+    if name not in TOOL_FORMATS:
+        raise UnknownName("tool_format", name, TOOL_FORMATS)
+    return TOOL_FORMATS[name]
 
 
 def usages(tools: Sequence[Tool]) -> str:
@@ -94,13 +94,13 @@ def usages(tools: Sequence[Tool]) -> str:
     return "tools: " + " | ".join(tool.usage for tool in tools)
 
 
-def _recognised(text: str, agreed: Notation | None, tools: Sequence[Tool]) -> tuple[Notation, str, str, str]:
-    """The notation of a text, its thought, its body and a flaw: the one agreed upon if it is there, else whichever
+def _recognised(text: str, agreed: ToolFormat | None, tools: Sequence[Tool]) -> tuple[ToolFormat, str, str, str]:
+    """The tool format of a text, its thought, its body and a flaw: the one agreed upon if it is there, else whichever
     begins first, so that the marks of one inside of another's strings mean nothing. Raises Unreadable."""
     if agreed in (None, COMMAND_LINE) and not _MARKED.search(text):
         return COMMAND_LINE, "", text, ""
 
-    def first(body: str) -> tuple[int, Notation | None]:
+    def first(body: str) -> tuple[int, ToolFormat | None]:
         if agreed is COMMAND_LINE:
             word = body.split(None, 1)[:1]
             if word and find(word[0], tools) is not None:
@@ -111,7 +111,7 @@ def _recognised(text: str, agreed: Notation | None, tools: Sequence[Tool]) -> tu
         return min(begun, key=lambda found: found[0], default=(-1, None))
 
     found = parted(text, first)
-    return found.notation or COMMAND_LINE, found.thought, found.body, found.flaw
+    return found.tool_format or COMMAND_LINE, found.thought, found.body, found.flaw
 
 
 def _calls(reading: Reading, tools: Sequence[Tool]) -> tuple[tuple[ToolCall, ...], str]:

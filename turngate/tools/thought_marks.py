@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turngate.tools.notations.base import THOUGHT, UNCLOSED_THOUGHT, Notation, Unreadable
+from turngate.tools.formats.base import THOUGHT, UNCLOSED_THOUGHT, ToolFormat, Unreadable
 
 MOST_MARKS = 64
 """Most marks of thoughts beside calls, or in their values; where more of them stand takes too long to find out."""
@@ -21,16 +21,16 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """A text without its thoughts. ``notation``: that of its first call; None: it frames none."""
+    """A text without its thoughts. ``tool_format``: that of its first call; None: it frames none."""
 
     thought: str
     body: str
-    notation: Notation | None
+    tool_format: ToolFormat | None
     flaw: str = ""
 
 
-def parted(text: str, first: Callable[[str], tuple[int, Notation | None]]) -> Parted:
-    """Thoughts and body of ``text``. ``first``: where the first framed call of a text begins, and in which notation.
+def parted(text: str, first: Callable[[str], tuple[int, ToolFormat | None]]) -> Parted:
+    """Thoughts and body of ``text``. ``first``: where the first framed call of a text begins, and in which tool format.
 
     Raises Unreadable for a thought before the first call that never ends, and for more than ``MOST_MARKS``.
     """
@@ -39,16 +39,16 @@ def parted(text: str, first: Callable[[str], tuple[int, Notation | None]]) -> Pa
         if (opened := after_opened(text, at)) is None:
             raise Unreadable(UNCLOSED_THOUGHT)
         at = opened
-        place, notation = first(text[at:])
-        end = _last_thought(text, at, len(text) if notation is None else at + place, framed=notation is not None)
+        place, tool_format = first(text[at:])
+        end = _last_thought(text, at, len(text) if tool_format is None else at + place, framed=tool_format is not None)
         if end > at:
             at = end
             continue
-        if notation is None:
+        if tool_format is None:
             return Parted(_words(text[before:at]), text[at:], None)
-        end, body, flaw = _beside_calls(text, at, place, notation)
+        end, body, flaw = _beside_calls(text, at, place, tool_format)
         if not end:
-            return Parted(_words(text[before:at]), body, notation, flaw)
+            return Parted(_words(text[before:at]), body, tool_format, flaw)
         at = end
     raise Unreadable(f"more than {MOST_MARKS} thoughts in one turn; think once, before the call")
 
@@ -81,7 +81,7 @@ def _last_thought(text: str, at: int, until: int, *, framed: bool) -> int:
     return end
 
 
-def _beside_calls(text: str, at: int, place: int, notation: Notation) -> tuple[int, str, str]:
+def _beside_calls(text: str, at: int, place: int, tool_format: ToolFormat) -> tuple[int, str, str]:
     """What the marks behind the first call, at ``place`` of the body, mean. Where the thought ends that the call stands
     in, 0 = in none; the body without the thoughts behind calls; and a flaw."""
     body, seen, flaw = text[at:], place, ""
@@ -89,7 +89,7 @@ def _beside_calls(text: str, at: int, place: int, notation: Notation) -> tuple[i
         mark = _MARK.search(body, seen)
         if mark is None:
             return 0, body, flaw
-        if not _is_whole(body[: mark.start()], notation):  # inside of a value
+        if not _is_whole(body[: mark.start()], tool_format):  # inside of a value
             seen = mark.end()
         elif mark[0] == CLOSE:
             return (at + mark.end(), "", "") if not flaw else (len(text), "", "")
@@ -100,9 +100,9 @@ def _beside_calls(text: str, at: int, place: int, notation: Notation) -> tuple[i
     raise Unreadable(f"more than {MOST_MARKS} marks of thoughts in one turn; write fewer")
 
 
-def _is_whole(body: str, notation: Notation) -> bool:
+def _is_whole(body: str, tool_format: ToolFormat) -> bool:
     try:
-        notation.scan(body)
+        tool_format.scan(body)
     except Unreadable:
         return False
     return True

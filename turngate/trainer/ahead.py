@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from turngate.errors import ConfigError, RunError, StoreError
-from turngate.trainer import plain_pickle
 from turngate.trainer.checkpoint import Stateful
-from turngate.trainer.run_parts import Run
+from turngate.trainer.run import Run
 from turngate.trainer.step import Collected, collect, finish, train_step, update
+from turngate.trainer.torch import plain_pickle
 from turngate.types import Metrics, Task
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Ahead(Training):
         except pickle.PickleError as error:
             raise ConfigError(
                 f"train.ahead: the episodes that were played ahead cannot be saved: {error}; let tasks, evidence and "
-                "asides hold plain data, or set train.ahead = 0"
+                "auxiliary losses hold plain data, or set train.ahead = 0"
             ) from error
         path.write_bytes(state)
 

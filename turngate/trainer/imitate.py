@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
+from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.learner import Learner
 from turngate.trainer.loss import Loss
-from turngate.trainer.pack import pack_demonstrations
 from turngate.types import Metrics, Trajectory
 
 Phase = Literal["constant", "decay"]

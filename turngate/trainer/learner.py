@@ -21,7 +21,7 @@ from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.parts import Part, when_used
 from turngate.trainer.loss.tokens import Loss, needs_of
-from turngate.trainer.torchrun import COMMAND, place
+from turngate.trainer.torch.place import COMMAND, place
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
 frozen = when_used("turngate.trainer.torch.frozen")

@@ -15,21 +15,21 @@ import numpy as np
 
 from turngate.errors import RunError
 from turngate.metrics import Clock
-from turngate.trainer.aside.learning import AsideBatch, add_beside, learn_apart
-from turngate.trainer.broken_batch import keeping
-from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
-from turngate.trainer.contexts import without_hints
-from turngate.trainer.filters import keep
+from turngate.trainer.auxiliary.learning import AuxiliaryBatch, add_beside, learn_apart
+from turngate.trainer.batch.contexts import without_hints
+from turngate.trainer.batch.pack import by_turn, pack, split
+from turngate.trainer.batch.shared_turns import sampled_turns
+from turngate.trainer.batch.table import tabulate
+from turngate.trainer.checks.broken_batch import keeping
+from turngate.trainer.checks.canary import UpdateKl, check_agreement, longest, probe
+from turngate.trainer.checks.monitoring import credit_metrics
+from turngate.trainer.filters.parts import keep
 from turngate.trainer.learner import measured_for
-from turngate.trainer.monitoring import credit_metrics
 from turngate.trainer.offline.answers import waves_of
 from turngate.trainer.offline.ratios import ratio_metrics
 from turngate.trainer.offline.sources import Waves
-from turngate.trainer.pack import by_turn, pack, split
-from turngate.trainer.run_parts import Run
-from turngate.trainer.shared_turns import sampled_turns
+from turngate.trainer.run import Run
 from turngate.trainer.signals.base import AfterCredit
-from turngate.trainer.table import tabulate
 from turngate.trainer.waves import play_waves
 from turngate.types import (
     Batch,
@@ -51,16 +51,17 @@ PROBES = 2  # episodes of which turns are sampled again after each publish (see 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a step has and is to learn from: ``waves``, and ``asides`` beside them.
+    """What a step has and is to learn from: ``waves``, and ``auxiliary`` beside them.
 
-    ``n_tasks`` is how many tasks the step was given, before any refill. ``found`` are the metrics of the asides and
-    ``observed`` those of guide and curriculum, which have seen the results. ``clock`` goes on in the later stages.
+    ``n_tasks`` is how many tasks the step was given, before any refill. ``found`` are the metrics of the auxiliary
+    losses and ``observed`` those of guide and curriculum, which have seen the results. ``clock`` goes on in the later
+    stages.
     """
 
     step: int
     n_tasks: int
     waves: Waves
-    asides: Sequence[AsideBatch]
+    auxiliary: Sequence[AuxiliaryBatch]
     found: Metrics
     observed: Metrics
     clock: Clock
@@ -89,10 +90,10 @@ async def collect(run: Run, tasks: Sequence[Task], step: int) -> Collected:
     clock = Clock()
     waves = await waves_of(run.episodes, partial(play_waves, run, step=step, clock=clock), tasks, step)
     with clock("collect"):
-        asides, found = await run.asides.batches(waves.played or waves.replayed, step)
+        auxiliary, found = await run.auxiliary.batches(waves.played or waves.replayed, step)
     observed = run.observe(waves.played)
     return Collected(
-        step=step, n_tasks=len(tasks), waves=waves, asides=asides, found=found, observed=observed, clock=clock
+        step=step, n_tasks=len(tasks), waves=waves, auxiliary=auxiliary, found=found, observed=observed, clock=clock
     )
 
 
@@ -102,7 +103,7 @@ def update(run: Run, collected: Collected) -> Updated:
     Nothing in it awaits, and it touches nothing that ``collect`` does, so it may run in a thread of its own meanwhile.
     Raises RunError where no episode is usable, and what ``learn`` raises.
     """
-    scored, asides, clock = collected.waves.groups, collected.asides, collected.clock
+    scored, auxiliary, clock = collected.waves.groups, collected.auxiliary, collected.clock
     most = collected.n_tasks if run.batches > 1 else None
     kept, drops = keep(scored, run.filters, most=most, lone=run.lone)
     kept = without_hints(kept)
@@ -116,11 +117,11 @@ def update(run: Run, collected: Collected) -> Updated:
             batch = pack(kept, credit, aggregate=run.aggregate, experts=run.experts)
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
-            metrics |= learn(run, batch, table, after_credit, asides, first=collected.step == 1)
-    if asides:
+            metrics |= learn(run, batch, table, after_credit, auxiliary, first=collected.step == 1)
+    if auxiliary:
         with clock("learn"):
-            metrics |= learn_apart(run.learner, asides, alone=not kept)
-    return Updated(metrics=metrics, moved=bool(kept or asides))
+            metrics |= learn_apart(run.learner, auxiliary, alone=not kept)
+    return Updated(metrics=metrics, moved=bool(kept or auxiliary))
 
 
 async def finish(run: Run, collected: Collected, updated: Updated) -> Metrics:
@@ -146,7 +147,7 @@ def learn(
     batch: Batch,
     table: TurnTable,
     after_credit: AfterCredit,
-    asides: Sequence[AsideBatch] = (),
+    auxiliary: Sequence[AuxiliaryBatch] = (),
     *,
     first: bool,
 ) -> Metrics:
@@ -167,7 +168,7 @@ def learn(
     for place, (part, columns) in enumerate(parts):
         with keeping(run.keep_batch, part, columns):
             measured = run.learner.forward_backward(part, run.loss, measured=columns)
-            measured |= add_beside(run.learner, asides, minibatch=place, of=len(parts)) | run.learner.optim_step()
+            measured |= add_beside(run.learner, auxiliary, minibatch=place, of=len(parts)) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / (1 if name in COUNTS else len(parts))
     return metrics | update_kl.check(metrics, limit=run.max_kl)

@@ -16,20 +16,20 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from turngate.agents.forced import Forced
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import play_groups
 from turngate.errors import RunError
 from turngate.examine.run import Stage
 from turngate.metrics import Clock
-from turngate.trainer.branch_costs import branch_metrics
-from turngate.trainer.filling import Filling
+from turngate.trainer.batch.shared_turns import regrafted
+from turngate.trainer.branching.costs import branch_metrics
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.answers import first_wave, next_wave, settled
 from turngate.trainer.guidance.results import solved, success_rate, unguided
 from turngate.trainer.guidance.writer import consult, prepare
 from turngate.trainer.offline.sources import Waves
-from turngate.trainer.run_parts import Run
-from turngate.trainer.shared_turns import regrafted
+from turngate.trainer.refill import Filling
+from turngate.trainer.run import Run
 from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
 MAX_WAVES = 64
@@ -140,7 +140,7 @@ class _Course:
         self.scores = list(run.score(Group(task=self.task, trajectories=tuple(self.trajectories)), step).scores)
         good = []
         for row, entry in zip(fresh, plan.entries, strict=True):
-            if isinstance(entry, Forced) and entry.whole and not solved(self.scores[row]):
+            if isinstance(entry, PrefixTurns) and entry.whole and not solved(self.scores[row]):
                 self.left_out[row] = "failed_experts"
             else:
                 good.append(row)

@@ -23,8 +23,8 @@ from tests.helpers import architectures, models, templates
 from tests.helpers.rounding import assert_alike, assert_logprobs, pass_tolerance
 from tests.helpers.tapes import Tapes
 from turngate.agents.chat import Chat
-from turngate.agents.policies import captured
-from turngate.agents.policies.captured import (
+from turngate.agents.policies import cuda_graphs as captured
+from turngate.agents.policies.cuda_graphs import (
     Bucket,
     CapturedForward,
     FixedWork,
@@ -32,11 +32,11 @@ from turngate.agents.policies.captured import (
     capture_problem,
     decode_step,
 )
+from turngate.agents.policies.fast_cpu import LeanStep
 from turngate.agents.policies.forward import Feed, HubForward, cast
-from turngate.agents.policies.lean import LeanStep
+from turngate.agents.policies.kv_cache import SlotCache
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import LocalPolicyPart
-from turngate.agents.policies.slots import SlotCache
 from turngate.agents.rollout import TokenLimits
 
 SLOTS = 6
@@ -365,7 +365,7 @@ def test_work_that_a_graph_can_hold_is_not_refused():
 
 
 def played(forward, *, source=None, **sampling):
-    policy = LocalPolicy(models.model() if source is None else source, models.chat(), lanes=5, forward=forward)
+    policy = LocalPolicy(models.model() if source is None else source, models.chat(), concurrency=5, forward=forward)
     return policy, models.play(policy, n_tasks=5, siblings=4, **sampling)
 
 
@@ -430,7 +430,7 @@ def test_on_a_gpu_it_is_what_the_engine_goes_through(name, step, monkeypatch):
                 if weight is not None:
                     there = FakeTensor(mode, weight.detach().to("meta"), torch.device("cuda:0"))
                     part._parameters[name] = torch.nn.Parameter(there, requires_grad=False)
-        policy = LocalPolicyPart(lanes=3).open(source, models.chat())
+        policy = LocalPolicyPart(concurrency=3).open(source, models.chat())
         assert type(policy._forward) is CapturedForward
         assert type(policy._forward._body) is step
         assert policy._forward._fed.device.type == "cuda"

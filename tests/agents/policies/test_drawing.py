@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from turngate.agents.policies.drawing import Draws
+from turngate.agents.policies.sampling import Draws
 from turngate.types import Sampling
 
 CPU = torch.device("cpu")

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.helpers import models
 from tests.helpers.rounding import PASS, assert_alike, assert_logprobs, pass_tolerance
 from tests.helpers.tapes import Tape, Tapes
-from turngate.agents.policies import lean
-from turngate.agents.policies.captured import Bucket, FixedWork, decode_step
+from turngate.agents.policies import fast_cpu as lean
+from turngate.agents.policies.cuda_graphs import Bucket, FixedWork, decode_step
+from turngate.agents.policies.fast_cpu import LeanForward, LeanStep, _calls_of, captured_of, forward_of, is_lean
 from turngate.agents.policies.forward import Feed, HubForward, _alike
-from turngate.agents.policies.lean import LeanForward, LeanStep, _calls_of, captured_of, forward_of, is_lean
-from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.kv_cache import SlotCache
 
 VOCABULARY, SLOTS = 50, 6
 LLAMA3 = {
@@ -261,7 +261,7 @@ def test_another_architecture_goes_through_the_model():
 
 
 def test_an_engine_samples_the_same_on_either_pass():
-    lean, hub = models.local(lanes=5), models.local(lanes=5)
+    lean, hub = models.local(concurrency=5), models.local(concurrency=5)
     assert type(lean._forward) is LeanForward
     hub._forward = HubForward(hub._model, hub._cache)
     played = [models.play(policy, n_tasks=5, siblings=4) for policy in (lean, hub)]

@@ -34,10 +34,10 @@ def request(ids, *, episode="e", turn=0, seed=0, max_tokens=6, temperature=1.0):
 
 
 def complete(policy, *requests):
-    """All at once, each on a lane of its own. Errors are returned."""
+    """All at once, each on a slot of its own. Errors are returned."""
 
     async def one(order):
-        async with policy.lane():
+        async with policy.slot():
             try:
                 return await policy.complete(order)
             finally:
@@ -51,7 +51,13 @@ def complete(policy, *requests):
 
 def is_idle(policy):
     pace = policy._pace
-    return (pace.lanes, pace.in_engine, policy._rows, policy._waiting, getattr(pace, "_away", [])) == (0, 0, [], [], [])
+    return (pace.concurrency, pace.in_engine, policy._rows, policy._waiting, getattr(pace, "_away", [])) == (
+        0,
+        0,
+        [],
+        [],
+        [],
+    )
 
 
 # --- 1: what is sampled ----------------------------------------------------------------------------------------------
@@ -69,7 +75,7 @@ def test_greedy_is_what_generate_says():
 
 def test_frequencies_are_the_probabilities_at_the_temperature():
     source, ids, n = models.model(), models.chat().opening("red"), 512
-    policy = models.local(source, lanes=n)
+    policy = models.local(source, concurrency=n)
     counts = np.zeros(len(models.tokenizer()))
     for turn in range(8):
         orders = [request(ids, episode=str(i), seed=turn * n + i, max_tokens=1, temperature=0.7) for i in range(n)]
@@ -90,7 +96,7 @@ def test_a_turn_ends_by_its_own_or_by_its_budget():
     chat = models.chat()
     orders = [request(chat.opening("red"), episode=str(i), seed=i, max_tokens=5) for i in range(40)]
     ends = set()
-    for said in complete(models.local(lanes=40), *orders):
+    for said in complete(models.local(concurrency=40), *orders):
         ends.add(said.ended_by)
         stopped = said.ids_K[-1] == chat.eos_id
         assert said.ended_by is (EndedBy.STOP if stopped else EndedBy.LENGTH)
@@ -108,7 +114,7 @@ def test_a_turn_ends_by_its_own_or_by_its_budget():
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_logprobs_of_every_turn_are_those_of_a_plain_forward_pass(order, temperature):
     source = models.model()
-    policy = models.local(source, lanes=5, order=order)
+    policy = models.local(source, concurrency=5, order=order)
     played = models.play(policy, n_tasks=6, siblings=4, temperature=temperature)
     assert {len(trajectory.turns) for trajectory in played} == {1, 2, 3}
     for trajectory in played:
@@ -122,7 +128,7 @@ def test_logprobs_of_every_turn_are_those_of_a_plain_forward_pass(order, tempera
 
 
 def test_siblings_share_the_prefill_of_their_prompt(monkeypatch):
-    policy = models.local(lanes=6)
+    policy = models.local(concurrency=6)
     fed = []
     monkeypatch.setattr(policy, "_forward", lambda feeds, go_on=policy._forward: fed.append(len(feeds)) or go_on(feeds))
     played = models.play(policy, n_tasks=2, siblings=3, make_env=models.LockEnv)
@@ -141,13 +147,13 @@ def test_long_prompts_are_fed_in_several_passes(monkeypatch):
 
 def test_the_cache_grows_in_the_middle_of_an_episode():
     source = models.model()
-    policy = models.local(source, lanes=1)
+    policy = models.local(source, concurrency=1)
     rng = np.random.default_rng(0)
     ids = rng.integers(3, 300, size=200)
 
     async def go():
         nonlocal ids
-        async with policy.lane():
+        async with policy.slot():
             for turn in range(3):
                 order = request(ids, turn=turn, seed=turn)
                 said = await policy.complete(order)
@@ -162,14 +168,14 @@ def test_the_cache_grows_in_the_middle_of_an_episode():
 
 def test_a_context_that_changed_is_fed_again_from_where_it_changed():
     source, chat = models.model(), models.chat()
-    policy = models.local(source, lanes=1)
+    policy = models.local(source, concurrency=1)
     first = chat.opening("press the key of each colour")
     other = first.copy()
     other[3] += 1
     contexts = [first, other, other, other[:5], np.concatenate([other, first])]
 
     async def go():
-        async with policy.lane():
+        async with policy.slot():
             for seed, ids in enumerate(contexts):
                 said = await policy.complete(request(ids, seed=seed))
                 naive = models.naive_logprobs(source, np.concatenate([ids, said.ids_K]))
@@ -196,12 +202,12 @@ def slow_lock(seed):
 
 def test_fixed_order_gives_the_same_bits_however_long_environments_take():
     runs = [
-        models.play(models.local(lanes=5), make_env=make_env, n_tasks=5, siblings=4)
+        models.play(models.local(concurrency=5), make_env=make_env, n_tasks=5, siblings=4)
         for make_env in (models.ShortLock, slow_lock(1), slow_lock(2))
     ]
     for one, other in ((runs[0], runs[1]), (runs[1], runs[2])):
         assert one == other  # ids, logprobs bit for bit, texts, evidence
-    assert models.play(models.local(lanes=5), n_tasks=5, siblings=4, seed=2) != runs[0]
+    assert models.play(models.local(concurrency=5), n_tasks=5, siblings=4, seed=2) != runs[0]
 
 
 # --- 4: no barrier ---------------------------------------------------------------------------------------------------
@@ -217,7 +223,7 @@ def test_the_others_decode_while_one_environment_is_busy(monkeypatch):
                 assert gate.wait(30), "the others made no progress"
             return super().act(action)
 
-    policy = models.local(lanes=4, order="ready")
+    policy = models.local(concurrency=4, order="ready")
 
     def step(decode=policy._step):
         if busy.is_set() and not gate.is_set():
@@ -237,7 +243,7 @@ def test_the_others_decode_while_one_environment_is_busy(monkeypatch):
 
 @pytest.mark.parametrize("order", ["fixed", "ready"])
 def test_a_forward_pass_that_fails_ends_its_turns_and_nobody_hangs(order, monkeypatch):
-    policy = models.local(lanes=4, order=order)
+    policy = models.local(concurrency=4, order=order)
     calls = []
 
     def forward(*args, go_on=policy._forward):
@@ -256,16 +262,16 @@ def test_a_forward_pass_that_fails_ends_its_turns_and_nobody_hangs(order, monkey
 
 
 def test_more_episodes_than_lanes_is_a_typed_error_and_leaves_nothing_behind():
-    policy = models.local(lanes=2)
+    policy = models.local(concurrency=2)
     ids = models.chat().opening("red")
 
-    async def on_one_lane():
-        async with policy.lane():
+    async def in_one_slot():
+        async with policy.slot():
             return await asyncio.gather(
                 *(policy.complete(request(ids, episode=name)) for name in "abc"), return_exceptions=True
             )
 
-    done = asyncio.run(asyncio.wait_for(on_one_lane(), 60))
+    done = asyncio.run(asyncio.wait_for(in_one_slot(), 60))
     for name in "abc":
         policy.release(name)
     assert all(isinstance(error, PolicyError) for error in done)
@@ -277,25 +283,25 @@ def test_more_episodes_than_lanes_is_a_typed_error_and_leaves_nothing_behind():
 
 @pytest.mark.parametrize("order", ["fixed", "ready"])
 def test_whoever_wants_a_lane_that_another_holds_waits_for_it(order):
-    """Two calls with five lanes each, on a policy that has two: nothing fails, and each says what it says alone."""
+    """Two calls with five slots each, on a policy that has two: nothing fails, and each says what it says alone."""
     ids = models.chat().opening("red")
     orders = [request(ids, episode=name, seed=seed) for seed, name in enumerate("abcdefghij")]
-    policy = models.local(lanes=2, order=order)
+    policy = models.local(concurrency=2, order=order)
     done = complete(policy, *orders)
-    alone = [complete(models.local(lanes=2, order=order), one)[0] for one in orders]
+    alone = [complete(models.local(concurrency=2, order=order), one)[0] for one in orders]
     assert [said.ids_K.tolist() for said in done] == [said.ids_K.tolist() for said in alone]
     assert is_idle(policy)
 
 
 def test_without_a_lane_nothing_would_answer():
-    with pytest.raises(RuntimeError, match="no lane is open"):
+    with pytest.raises(RuntimeError, match="no slot is open"):
         asyncio.run(models.local().complete(request([1, 2])))
 
 
 @pytest.mark.parametrize("order", ["fixed", "ready"])
 @pytest.mark.parametrize("n_steps", [1, 2, 5, 11, 23])
 def test_cancelling_leaves_the_policy_as_new(order, n_steps, monkeypatch):
-    policy = models.local(lanes=4, order=order)
+    policy = models.local(concurrency=4, order=order)
     tasks = []
 
     with monkeypatch.context() as patch:
@@ -319,7 +325,7 @@ def test_cancelling_leaves_the_policy_as_new(order, n_steps, monkeypatch):
     assert tasks[0].cancelled()
     assert is_idle(policy)
     asyncio.run(policy.publish(dict(models.model().named_parameters()), 0))
-    again, fresh = models.play(policy, n_tasks=3), models.play(models.local(lanes=4, order=order), n_tasks=3)
+    again, fresh = models.play(policy, n_tasks=3), models.play(models.local(concurrency=4, order=order), n_tasks=3)
     if order == "fixed":
         assert again == fresh
     assert [trajectory.ending for trajectory in again] == [Ending.FINISHED] * 9
@@ -332,7 +338,7 @@ def test_an_error_of_the_caller_comes_out_as_itself():
                 raise ConfigError("no such colour")
             return super().reset(seed=seed, options=options)
 
-    policy = models.local(lanes=3)
+    policy = models.local(concurrency=3)
     with pytest.raises(ConfigError, match="no such colour") as caught:
         models.play(policy, make_env=Misused)
     assert caught.value.__cause__ is None
@@ -384,7 +390,7 @@ def test_weights_are_refused_while_episodes_are_in_flight():
     weights = dict(models.model().named_parameters())
 
     async def go():
-        async with policy.lane():
+        async with policy.slot():
             await policy.complete(request(models.chat().opening("red")))
             with pytest.raises(PolicyError, match="while 1 episodes are in flight"):
                 await policy.publish(weights, 1)

@@ -11,7 +11,7 @@ import torch
 
 from tests.helpers import models
 from tests.helpers.rounding import PASS, assert_logprobs
-from turngate.agents.policies.drawing import Draws
+from turngate.agents.policies.sampling import Draws
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.types import PLAIN, Sampling
 

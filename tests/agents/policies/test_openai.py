@@ -14,11 +14,11 @@ from turngate.agents.policies.parts import LocalPolicyPart, OpenAIPolicyPart
 from turngate.agents.probing import ids_after
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.server import ChatServer
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.errors import ConfigError, OutOfRoom, PolicyError, ShapeError
 from turngate.tools.read import parse
 from turngate.tools.tool import Parameter, Tool
-from turngate.trainer.pack import pack_demonstrations
+from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.types import EndedBy, Ending, Message, Request, Sampling
 
 HELLO = (Message(role="user", content="Hello?"),)
@@ -43,16 +43,16 @@ def request(episode="e", *, messages=HELLO, max_tokens=9, seed=2**62, **sampling
     )
 
 
-def policy(server, *, lanes=4, context=100, attempts=3, call_s=30.0, **options):
-    asks = ChatServer(server.url, "big", lanes=lanes, **options)
-    return OpenAIPolicy(asks, lanes=lanes, context=context, attempts=attempts, call_s=call_s)
+def policy(server, *, concurrency=4, context=100, attempts=3, call_s=30.0, **options):
+    asks = ChatServer(server.url, "big", concurrency=concurrency, **options)
+    return OpenAIPolicy(asks, concurrency=concurrency, context=context, attempts=attempts, call_s=call_s)
 
 
 def asked(of, *requests):
     """What it says to each, or raises, all at once."""
 
     async def one(wanted):
-        async with of.lane():
+        async with of.slot():
             return await of.complete(wanted)
 
     async def go():
@@ -185,7 +185,7 @@ def test_nobody_there_is_told_but_a_server_that_goes_away_costs_an_episode():
 
 def test_no_more_requests_at_once_than_lanes():
     with chat_server.serving(lambda body, n: chat_server.slow("Ok.", 0.05)) as server:
-        said = asked(policy(server, lanes=3), *(request(f"e{n}") for n in range(12)))
+        said = asked(policy(server, concurrency=3), *(request(f"e{n}") for n in range(12)))
     assert [one.text for one in said] == ["Ok."] * 12
     assert server.most_busy == 3
 
@@ -274,7 +274,7 @@ def test_what_needs_tokens_refuses_its_episodes():
 def test_the_part_opens_it_with_the_key_of_the_moment_and_takes_no_model(monkeypatch):
     monkeypatch.setenv("THE_KEY", "k1")
     with chat_server.serving(lambda body, n: "Ok.") as server:
-        part = OpenAIPolicyPart(url=server.url, model="big", key_variable="THE_KEY", lanes=2)
+        part = OpenAIPolicyPart(url=server.url, model="big", key_variable="THE_KEY", concurrency=2)
         monkeypatch.setenv("THE_KEY", "k2")
         assert asked(part.served().policy, request())[0].text == "Ok."
     assert server.heard[0][1]["Authorization"] == "Bearer k2"

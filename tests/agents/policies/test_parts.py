@@ -15,12 +15,20 @@ from turngate.types import Sampling
 
 
 def test_a_table_without_a_type_opens_a_local_policy():
-    data = {"temperature": 0.7, "top_p": 0.9, "top_k": 5, "turn_tokens": 3, "context": 99, "episode_s": 7, "lanes": 4}
+    data = {
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "top_k": 5,
+        "turn_tokens": 3,
+        "context": 99,
+        "episode_s": 7,
+        "concurrency": 4,
+    }
     part = PolicyPart.model_validate(data)
     assert part == LocalPolicyPart(**data)
     player = part.player(models.model(), models.chat())
     assert isinstance(player.policy, LocalPolicy)
-    assert player.policy.lanes == 4
+    assert player.policy.concurrency == 4
     assert player.sampling == part.sampling == Sampling(temperature=0.7, top_p=0.9, top_k=5)
     assert player.limits == part.limits() == TokenLimits(turn_tokens=3, context=99, episode_s=7)
 
@@ -87,7 +95,7 @@ def test_the_arguments_of_the_engine_follow_from_the_settings():
         model,
         dtype="float32",
         longest=longest_request(model, 100),
-        lanes=1000,
+        concurrency=1000,
         on_gpu=False,
         gpu_memory=0.5,
         cache_gib=None,

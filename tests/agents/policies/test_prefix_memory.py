@@ -6,14 +6,14 @@ import pytest
 from tests.agents.test_tree_rollout import Anywhere, grow
 from tests.helpers import models
 from tests.helpers.rounding import PASS, assert_logprobs
-from turngate.agents.policies.prefix_memory import PrefixMemory
-from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.kv_cache import SlotCache
+from turngate.agents.policies.prefix_cache import PrefixMemory
 
 
-@pytest.mark.parametrize("lanes", [2, 5])  # with 2 the memory forgets most episodes
-def test_logprobs_of_branches_are_those_of_a_plain_forward_pass(lanes):
+@pytest.mark.parametrize("concurrency", [2, 5])  # with 2 the memory forgets most episodes
+def test_logprobs_of_branches_are_those_of_a_plain_forward_pass(concurrency):
     source = models.model()
-    groups = grow(Anywhere(), policy=models.local(source, lanes=lanes), budget=9)
+    groups = grow(Anywhere(), policy=models.local(source, concurrency=concurrency), budget=9)
     n_branches = 0
     for leaf in (leaf for group in groups for leaf in group.trajectories):
         n_branches += leaf.parent is not None
@@ -23,11 +23,11 @@ def test_logprobs_of_branches_are_those_of_a_plain_forward_pass(lanes):
             end = start + len(turn.completion.ids_K)
             assert_logprobs(turn.completion.logprobs_K, naive[start:end], PASS)
     assert n_branches > 8
-    assert groups == grow(Anywhere(), policy=models.local(models.model(), lanes=lanes), budget=9)
+    assert groups == grow(Anywhere(), policy=models.local(models.model(), concurrency=concurrency), budget=9)
 
 
 def test_a_branch_is_fed_only_the_end_of_its_context(monkeypatch):
-    policy = models.local(lanes=4)
+    policy = models.local(concurrency=4)
     fed = []
 
     def watched(feeds, go_on=policy._forward):

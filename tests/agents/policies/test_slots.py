@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.kv_cache import SlotCache
 
 CONFIG = SimpleNamespace(num_key_value_heads=2, head_dim=3, num_hidden_layers=2, hidden_size=6, num_attention_heads=2)
 SLOTS = 4

@@ -18,12 +18,12 @@ import torch
 
 from tests.helpers import models, vllm_engines
 from turngate.agents.engines.engine_process import EngineDied
-from turngate.agents.pace import AsReady, FixedOrder
+from turngate.agents.scheduler import AsReady, FixedOrder
 from turngate.errors import ConfigError, MismatchError, OutOfRoom, PolicyError
-from turngate.trainer.canary import check_agreement, longest, probe
+from turngate.trainer.batch.pack import pack, pack_demonstrations
+from turngate.trainer.checks.canary import check_agreement, longest, probe
 from turngate.trainer.learner import Lora
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import pack, pack_demonstrations
 from turngate.types import EndedBy, Ending, Request, Sampling
 
 pytestmark = [vllm_engines.needed, pytest.mark.component, pytest.mark.timeout(900)]
@@ -75,7 +75,7 @@ def request(ids, *, seed=0, max_tokens=6, episode="e", **sampling):
 
 async def complete(policy, *requests):
     async def one(order):
-        async with policy.lane():
+        async with policy.slot():
             return await policy.complete(order)
 
     return await asyncio.gather(*map(one, requests), return_exceptions=True)
@@ -89,7 +89,7 @@ def spoken(runner, policy, **sampling):
 
 def is_idle(policy):
     pace = policy._pace
-    return (pace.lanes, pace.in_engine, policy._waiting, policy._at_work) == (0, 0, [], {})
+    return (pace.concurrency, pace.in_engine, policy._waiting, policy._at_work) == (0, 0, [], {})
 
 
 # --- 1: what is sampled ----------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_nothing_is_published_while_a_turn_is_in_flight(policy, runner):
 
     async def go():
         policy._pace, policy._waits = AsReady(), False
-        async with policy.lane():
+        async with policy.slot():
             turn = asyncio.ensure_future(policy.complete(request([5, 6], max_tokens=60)))
             await asyncio.sleep(0)
             with pytest.raises(PolicyError, match="cannot publish version 1 while 1 turns are in flight"):
@@ -295,7 +295,7 @@ def test_nothing_is_published_while_a_turn_is_in_flight(policy, runner):
 def test_a_cancelled_turn_is_aborted_in_the_engine(policy, runner):
     async def go():
         policy._pace, policy._waits = AsReady(), False
-        async with policy.lane():
+        async with policy.slot():
             turn = asyncio.ensure_future(policy.complete(request([5, 6], max_tokens=200)))
             while not policy._at_work:
                 await asyncio.sleep(0)
@@ -350,7 +350,7 @@ def test_turns_in_which_it_dies_too_often_end_their_episodes(policy, runner, mon
     monkeypatch.setattr(policy, "_end_engine", end)
     played = models.play(policy, most_s=START_S, n_tasks=5, siblings=2)
     broken = [trajectory for trajectory in played if trajectory.ending is Ending.POLICY_ERROR]
-    assert len(broken) == policy.lanes
+    assert len(broken) == policy.concurrency
     assert "failed: the engine did not answer 'step' within 1 s" in broken[0].error
     assert {t.ending for t in played if t not in broken} == {Ending.FINISHED}
 
@@ -376,7 +376,7 @@ def test_it_cannot_be_used_before_it_runs(runner):
     unopened = vllm_engines.policy(vllm_engines.model())
 
     async def go():
-        async with unopened.lane():
+        async with unopened.slot():
             pass
 
     with pytest.raises(RuntimeError, match=r"use 'async with policy.running\(\)'"):

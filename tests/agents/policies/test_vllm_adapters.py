@@ -17,10 +17,10 @@ import torch
 from tests.helpers import models, vllm_engines
 from turngate.agents.engines.engine_process import EngineDied
 from turngate.errors import ConfigError, MismatchError, PolicyError
-from turngate.trainer.canary import check_agreement
+from turngate.trainer.batch.pack import pack_demonstrations
+from turngate.trainer.checks.canary import check_agreement
 from turngate.trainer.learner import Lora
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import pack_demonstrations
 from turngate.types import Request
 
 pytestmark = [vllm_engines.needed, pytest.mark.component, pytest.mark.timeout(900)]
@@ -92,7 +92,7 @@ def spoken(runner, policy):
     order = Request(episode="e", task_id="t", ids=PROMPT, turn=0, seed=0, max_tokens=8)
 
     async def one():
-        async with policy.lane():
+        async with policy.slot():
             return await policy.complete(order)
 
     said = runner.run(one())

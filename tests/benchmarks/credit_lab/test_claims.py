@@ -9,7 +9,7 @@ from benchmarks.credit_lab.estimators import ESTIMATORS, Estimator, find, per_in
 from benchmarks.credit_lab.measure import bound, expected_gradient, measure, sample
 from benchmarks.credit_lab.paths import comparison_policy, enumerate_paths, gradient
 from benchmarks.credit_lab.processes import all_processes
-from turngate.rewards.gates import needs_outcome
+from turngate.rewards.gates.whole_kinds import needs_outcome
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.trainer.credit import rloo
 from turngate.trainer.credit.returns import returns

@@ -4,7 +4,7 @@ import json
 import sys
 from types import ModuleType
 
-from turngate.envs.code.grading.asked import ask_module, holds
+from turngate.envs.code.grading.extracted_asserts import ask_module, holds
 from turngate.envs.code.grading.inside import turngate_asking
 from turngate.envs.code.grading.returned import read_answers
 

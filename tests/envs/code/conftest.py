@@ -6,14 +6,14 @@ import pytest
 
 from tests.envs.code.loaders.repository import repo as repo  # a fixture
 from tests.envs.code.sums import FILES, put
+from turngate.envs.code.engine.calibrate import settle
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.mutation import harvest as harvesting
-from turngate.envs.code.mutation.coverage import measure
-from turngate.envs.code.mutation.harvest import harvest
-from turngate.envs.code.mutation.packages import open_package
+from turngate.envs.code.generated.mutation import harvest as harvesting
+from turngate.envs.code.generated.mutation.coverage import measure
+from turngate.envs.code.generated.mutation.harvest import harvest
+from turngate.envs.code.generated.mutation.packages import open_package
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.settle import settle
 from turngate.envs.tasks import TaskList
 
 SECRET = "quux_7f3a"  # stands in the reference repair, and nowhere where an agent could look

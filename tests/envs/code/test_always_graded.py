@@ -4,7 +4,7 @@ import pytest
 
 from tests.envs.code.calls import call
 from tests.envs.code.conftest import make_problem
-from turngate.envs.code.settle import settle
+from turngate.envs.code.engine.calibrate import settle
 
 LONE = "\ud800"
 NINES = "9" * 5000

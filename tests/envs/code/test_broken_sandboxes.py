@@ -13,14 +13,14 @@ from tests.envs.code.conftest import make_problem
 from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits
+from turngate.envs.code.engine.calibrate import settle
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.rubric import RUBRIC
-from turngate.envs.code.settle import settle
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 from turngate.envs.tasks import TaskList
 from turngate.errors import EnvError
-from turngate.trainer.evaluate import evaluate
+from turngate.trainer.evaluation.evaluate import evaluate
 from turngate.types import Ending
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.envs.code import diagnostics
-from turngate.envs.code.diagnostics import Diagnoser, alias, audible
+from turngate.envs.code.engine import diagnostics
+from turngate.envs.code.engine.diagnostics import Diagnoser, alias, audible
 from turngate.errors import ConfigError, MissingExtra, UnknownName
 from turngate.rewards.outcome.code import diagnostics_reward
 from turngate.sandbox.reaper import processes_below

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.envs.code.conftest import make_problem
+from turngate.envs.code.engine.calibrate import settle
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.settle import settle
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError
 

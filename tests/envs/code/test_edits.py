@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.code.edits import BadEdit, Edit, apply_edit, read_edit
+from turngate.envs.code.engine.edits import BadEdit, Edit, apply_edit, read_edit
+from turngate.envs.code.engine.observe import numbered, shorten, without_times
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.envs.code.observe import numbered, shorten, without_times
 from turngate.envs.code.oracle import edit, piece, replacements
 from turngate.tools.read import parse
 

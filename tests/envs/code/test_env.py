@@ -6,8 +6,8 @@ import pytest
 
 from tests.envs.code.calls import call
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
+from turngate.envs.code.engine.shared_sandbox import _shared
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.envs.code.lease import _shared
 from turngate.envs.code.rubric import DIRECT_RUBRIC, RUBRIC
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, UnknownName
@@ -291,7 +291,7 @@ def test_bytes_that_are_not_utf8_survive_into_the_verdict(env):
 
 
 def test_tests_that_need_the_network_fail_there_and_are_dropped(bench):
-    from turngate.envs.code.settle import settle
+    from turngate.envs.code.engine.calibrate import settle
 
     network = "\n\ndef test_net():\n    import socket\n    socket.create_connection(('192.0.2.1', 80), 1)\n"
     hidden = {"test_solution.py": VISIBLE + network}

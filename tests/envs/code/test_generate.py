@@ -16,10 +16,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.envs.code.asking import answers_of
-from turngate.envs.code.families import FAMILIES, HELD_OUT
-from turngate.envs.code.families.family import Bug, FunctionForm, family, form
-from turngate.envs.code.generate import MODULE, TESTS, _task, build, draft
-from turngate.envs.code.grading.asked import ask_module, holds
+from turngate.envs.code.generated.families import FAMILIES, HELD_OUT
+from turngate.envs.code.generated.families.family import Bug, FunctionForm, family, form
+from turngate.envs.code.generated.generate import MODULE, TESTS, _task, build, draft
+from turngate.envs.code.grading.extracted_asserts import ask_module, holds
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.seeded_random import SeededRandom

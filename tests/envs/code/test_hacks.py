@@ -10,7 +10,7 @@ import pytest
 
 from tests.envs.code.calls import call
 from tests.envs.code.conftest import BUG, HELPER, REPAIR, SECRET, VISIBLE, make_problem
-from turngate.envs.code.settle import settle
+from turngate.envs.code.engine.calibrate import settle
 
 RETURN = "return helper.same(max(x, low))"
 

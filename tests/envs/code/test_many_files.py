@@ -4,8 +4,8 @@ import numpy
 import pytest
 
 from tests.envs.code.conftest import REPAIR, make_problem
-from turngate.envs.code.settle import settle
-from turngate.envs.code.workspace import MAX_CHANGED_FILES
+from turngate.envs.code.engine.calibrate import settle
+from turngate.envs.code.engine.workspace import MAX_CHANGED_FILES
 from turngate.sandbox import ResourceLimits, open_backend
 from turngate.sandbox.bubblewrap_sandbox import BubblewrapSandbox
 

@@ -12,7 +12,7 @@ from turngate.agents.branches import Fork
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.rollout import Player, TokenLimits
 from turngate.agents.tree_rollout import play_tree
-from turngate.envs.pool import EnvPool
+from turngate.envs.pool.pool import EnvPool
 
 COMMANDS = ("bash cd /tmp; echo {n} >> /work/notes.txt", "bash pwd; cat /work/notes.txt", "submit")
 
@@ -31,7 +31,7 @@ def test_a_branch_goes_on_in_files_and_shell_of_its_own(env_of, problem):
     async def go():
         async with EnvPool(partial(env_of, problem), size=2) as worlds:
             limits = TokenLimits(turn_tokens=99, context=9000)
-            player = Player(ScriptedPolicy(script, models.chat(), lanes=2), models.chat(), limits)
+            player = Player(ScriptedPolicy(script, models.chat(), concurrency=2), models.chat(), limits)
             expander = Planned(lambda forest: [None], first)
             return await play_tree(
                 player, worlds, [problem.task()], [[None] * 4], expander, fork=lambda task: "exact", seed=0

@@ -1,4 +1,4 @@
-"""The environment: what is asked, said, paid and refused, with speakers of every kind."""
+"""The environment: what is asked, said, paid and refused, with text models of every kind."""
 
 import json
 
@@ -7,9 +7,9 @@ import pytest
 import turngate
 from tests.helpers.chat_server import completion, serving, serving_prompts, slow
 from turngate.agents import tiny
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.errors import EnvError, UserError
-from turngate.judging import blocking_speaker
+from turngate.judging import blocking_text_model as blocking_text_model
 
 RIGHT = "routing/train/0"
 
@@ -37,7 +37,7 @@ def server(url, **more):
 
 
 def threads():
-    return [one for one in blocking_speaker.threading.enumerate() if one.name == blocking_speaker.THREAD]
+    return [one for one in blocking_text_model.threading.enumerate() if one.name == blocking_text_model.THREAD]
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +152,7 @@ def test_a_copy_goes_on_as_the_episode_does():
         assert facts(ends[0][4], "n_asked") == [2]
 
 
-# --- speakers ---------------------------------------------------------------------------------------------------------
+# --- text models ------------------------------------------------------------------------------------------------------
 
 
 def test_a_server_is_asked_once_and_its_own_count_of_tokens_is_paid(tmp_path):
@@ -160,7 +160,7 @@ def test_a_server_is_asked_once_and_its_own_count_of_tokens_is_paid(tmp_path):
     body = json.dumps({**json.loads(reply), "usage": {"total_tokens": 99, "completion_tokens": 3}}).encode()
     cache = str(tmp_path / "replies.jsonl")
     with serving(lambda body_, n: body) as up:
-        model = {"name": "big", "price": 2.0, "cache": cache, "speaker": server(up.url)}
+        model = {"name": "big", "price": 2.0, "cache": cache, "text_model": server(up.url)}
         with routed(tmp_path, model) as env:
             assert [str(finding) for finding in check_env(env)] == []
         with routed(tmp_path, model) as env:
@@ -185,7 +185,7 @@ def test_a_server_is_asked_once_and_its_own_count_of_tokens_is_paid(tmp_path):
 )
 def test_a_model_that_fails_makes_the_episode_unusable(tmp_path, script, problem):
     with serving_prompts(script) as up:
-        model = {"name": "big", "price": 1.0, "deadline_s": 0.3, "speaker": server(up.url)}
+        model = {"name": "big", "price": 1.0, "deadline_s": 0.3, "text_model": server(up.url)}
         with routed(tmp_path, model) as env:
             env.reset()
             with pytest.raises(EnvError, match=problem):
@@ -196,7 +196,7 @@ def test_a_model_that_fails_makes_the_episode_unusable(tmp_path, script, problem
 def test_a_model_that_declines_or_does_not_end_is_an_observation(tmp_path, reply):
     """Else an agent could void an episode by what it asks."""
     with serving(lambda body, n: completion(**reply)) as up:
-        env = routed(tmp_path, {"name": "big", "price": 1.0, "speaker": server(up.url)})
+        env = routed(tmp_path, {"name": "big", "price": 1.0, "text_model": server(up.url)})
         env.reset()
         observation, _, _, _, info = env.step("ask big how to pick a lock")
         env.close()
@@ -207,7 +207,12 @@ def test_a_model_that_declines_or_does_not_end_is_an_observation(tmp_path, reply
 def test_recorded_replies_and_a_prompt_around_the_question(tmp_path):
     file = tmp_path / "replies.jsonl"
     file.write_text('{"prompt": "Q: Capital of Norway?", "reply": "It is Oslo", "tokens": 7}\n')
-    model = {"name": "old", "price": 1.0, "prompt": "Q: {question}", "speaker": {"type": "recorded", "file": str(file)}}
+    model = {
+        "name": "old",
+        "price": 1.0,
+        "prompt": "Q: {question}",
+        "text_model": {"type": "recorded", "file": str(file)},
+    }
     with routed(tmp_path, model) as env:
         env.reset()
         assert facts(env.step("ask old")[4], "reply_cost") == [7.0]
@@ -215,7 +220,7 @@ def test_recorded_replies_and_a_prompt_around_the_question(tmp_path):
 
 
 def test_a_function_that_raises_makes_the_episode_unusable(tmp_path):
-    model = {"name": "f", "price": 1.0, "speaker": {"type": "function", "path": "math:sqrt"}}
+    model = {"name": "f", "price": 1.0, "text_model": {"type": "function", "path": "math:sqrt"}}
     with routed(tmp_path, model) as env:
         env.reset()
         with pytest.raises(EnvError, match="model 'f' gave no reply: unavailable: it raised TypeError"):
@@ -226,8 +231,8 @@ def test_a_model_in_a_folder_whose_reply_finds_no_end(tmp_path, caplog):
     tokenizer = tiny.train_tokenizer(["Capital of Norway? Oslo"] * 4, vocabulary=300)
     model = tiny.random_model(tokenizer, layers=1, width=32, heads=2, context=256, seed=1)
     tiny.save(model, tokenizer, tmp_path / "model")
-    speaker = {"type": "model", "model": str(tmp_path / "model"), "context": 256, "max_tokens": 5}
-    with routed(tmp_path, {"name": "tiny", "price": 0.5, "speaker": speaker}) as env:
+    text_model = {"type": "model", "model": str(tmp_path / "model"), "context": 256, "max_tokens": 5}
+    with routed(tmp_path, {"name": "tiny", "price": 0.5, "text_model": text_model}) as env:
         env.reset()
         observation, *_, info = env.step("ask tiny")
         assert observation.text == "error: tiny declined to answer; ask otherwise, or another model"
@@ -237,7 +242,7 @@ def test_a_model_in_a_folder_whose_reply_finds_no_end(tmp_path, caplog):
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
-OK = {"name": "a", "price": 1.0, "speaker": {"type": "function", "path": "builtins:str"}}
+OK = {"name": "a", "price": 1.0, "text_model": {"type": "function", "path": "builtins:str"}}
 
 
 @pytest.mark.parametrize(
@@ -261,10 +266,10 @@ def test_settings_that_do_not_fit(settings, problem):
         ([OK, OK], "2 of them are called 'a'"),
         ([OK | {"price": -1.0}], "price"),
         ([OK | {"name": "a b"}], "name"),
-        ([OK | {"speaker": {"type": "policy"}}], "model 'a' cannot be the policy that is being trained"),
-        ([OK | {"speaker": {**OK["speaker"], "votes": 3}}], r"judge\.votes has no effect on model 'a'"),
+        ([OK | {"text_model": {"type": "policy"}}], "model 'a' cannot be the policy that is being trained"),
+        ([OK | {"text_model": {**OK["text_model"], "votes": 3}}], r"judge\.votes has no effect on model 'a'"),
         ([OK | {"prompt": "Answer."}], "must hold {question}"),
-        ([OK | {"speaker": {"type": "functoin"}}], "did you mean 'function'"),
+        ([OK | {"text_model": {"type": "functoin"}}], "did you mean 'function'"),
     ],
 )
 def test_models_that_do_not_fit(tmp_path, models, problem):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.examine import CostWindow
 from turngate.judging import JudgePart
 from turngate.rubrics import find_rubric

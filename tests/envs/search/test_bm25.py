@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.search.bm25 import Bm25, words_of
-from turngate.envs.search.passages import Corpus, Document, Passage
-from turngate.envs.search.tantivy_index import TantivyIndex
+from turngate.envs.search.engine.bm25 import Bm25, words_of
+from turngate.envs.search.engine.passages import Corpus, Document, Passage
+from turngate.envs.search.engine.tantivy_index import TantivyIndex
 
 WORDS = st.lists(st.sampled_from("ant bee cat dog eel fox".split()), max_size=8).map(" ".join)
 

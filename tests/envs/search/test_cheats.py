@@ -12,7 +12,7 @@ import gymnasium
 import pytest
 
 import turngate
-from turngate.envs.search.made_up import world
+from turngate.envs.search.generated.made_up import world
 from turngate.envs.search.rubric import CITED_RUBRIC, PATH_RUBRIC, RUBRIC, TRUTHFUL_RUBRIC
 from turngate.types import Ending, Record, Task
 

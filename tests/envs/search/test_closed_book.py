@@ -3,7 +3,7 @@
 import pytest
 
 import turngate
-from turngate.envs.search.closed_book import closed_book, is_closed_book, is_search
+from turngate.envs.search.loaders.closed_book import closed_book, is_closed_book, is_search
 from turngate.types import Task
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from turngate.envs.search.bm25 import Bm25
-from turngate.envs.search.dense import DenseIndex, DenseRetriever, FusedIndex
-from turngate.envs.search.library import library, retriever_part
-from turngate.envs.search.passages import Corpus, Document, Hit, Passage
+from turngate.envs.search.engine.bm25 import Bm25
+from turngate.envs.search.engine.dense import DenseIndex, DenseRetriever, FusedIndex
+from turngate.envs.search.engine.index_cache import library, retriever_part
+from turngate.envs.search.engine.passages import Corpus, Document, Hit, Passage
 from turngate.errors import ConfigError
 
 TEXTS = {"a": "ants dig", "b": "bees fly far", "c": "cats sleep"}

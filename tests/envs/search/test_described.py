@@ -1,8 +1,8 @@
 """Questions about Python's own documentation."""
 
 import turngate
-from turngate.envs.search.described import described_tasks, first_sentence
-from turngate.envs.search.passages import Document
+from turngate.envs.search.engine.passages import Document
+from turngate.envs.search.generated.described import described_tasks, first_sentence
 
 
 def document(name, text):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from turngate.envs.search.findings import (
+from turngate.envs.search.engine.passages import Passage
+from turngate.envs.search.retrieval_facts import (
     Sought,
     bears_answer,
     gold_among,
@@ -14,7 +15,6 @@ from turngate.envs.search.findings import (
     truthful,
     walked,
 )
-from turngate.envs.search.passages import Passage
 
 
 def sought(*answers):

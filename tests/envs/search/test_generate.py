@@ -5,10 +5,10 @@ import re
 import pytest
 
 import turngate
-from turngate.envs.search.generate import SearchGenerator
-from turngate.envs.search.graphs import Graph, Node, Route, fair
-from turngate.envs.search.library import corpus_of
-from turngate.envs.search.made_up import world
+from turngate.envs.search.engine.index_cache import corpus_of
+from turngate.envs.search.generated.generate import SearchGenerator
+from turngate.envs.search.generated.graphs import Graph, Node, Route, fair
+from turngate.envs.search.generated.made_up import world
 from turngate.envs.search.sources import GeneratedSearch
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.outcome.answers import normalize

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import turngate
-from turngate.envs.search.known_questions import known_questions
+from turngate.envs.search.loaders.known_questions import known_questions
 from turngate.envs.search.rubric import PATH_RUBRIC
 from turngate.envs.search.sources import KnownSearch
 from turngate.errors import ConfigError, DataError

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 import turngate
-from turngate.envs.search.linked_rows import linked_rows
+from turngate.envs.search.generated.linked_rows import linked_rows
 from turngate.envs.search.sources import LinkedSearch
 from turngate.errors import ConfigError, DataError
 

@@ -16,11 +16,11 @@ from rich.console import Console
 import turngate
 from tests.commands.small_run import COMMAND, variables
 from turngate.commands.serve_search import corpus_named, serve_search
-from turngate.envs.search import over_http
-from turngate.envs.search.bm25 import Bm25
-from turngate.envs.search.over_http import RetrievalClient, RetrievalServer, answer_to, read_answer
-from turngate.envs.search.passages import Corpus, Document
-from turngate.envs.search.retrievers import RetrieverFailed
+from turngate.envs.search.engine import over_http
+from turngate.envs.search.engine.bm25 import Bm25
+from turngate.envs.search.engine.over_http import RetrievalClient, RetrievalServer, answer_to, read_answer
+from turngate.envs.search.engine.passages import Corpus, Document
+from turngate.envs.search.engine.retrievers import RetrieverFailed
 from turngate.errors import ConfigError, EnvError
 from turngate.types import Ending, Task
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.search.passages import Corpus, Document, id_of
+from turngate.envs.search.engine.passages import Corpus, Document, id_of
 from turngate.errors import ConfigError
 
 

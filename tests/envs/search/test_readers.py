@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from turngate.envs.search.corpora import (
+from turngate.envs.search.engine.corpora import (
     FolderDocuments,
     JsonlDocuments,
     ParquetDocuments,

@@ -11,15 +11,15 @@ from tests.helpers import command_line, models
 from tests.helpers.chat_server import serving_prompts, slow
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
-from turngate.envs.check import check_env
-from turngate.envs.pool import EnvPool
+from turngate.envs.check.check_env import check_env
+from turngate.envs.pool.pool import EnvPool
+from turngate.envs.search.engine.self_search import written_passages
 from turngate.envs.search.env import SearchEnv
-from turngate.envs.search.self_search import written_passages
 from turngate.errors import EnvError, UserError
-from turngate.judging.blocking_speaker import THREAD
+from turngate.judging.blocking_text_model import THREAD
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.pack import pack_demonstrations
+from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.types import Source
 
 TASK = "search/train/0"
@@ -181,7 +181,7 @@ def test_passages_of_its_own_carry_credit_only_if_asked_for(learned):
 
 def written(url, **more):
     judge = {"type": "server", "url": url, "model": "m", "attempts": 1}
-    return {"type": "written", "speaker": judge, **more}
+    return {"type": "written", "text_model": judge, **more}
 
 
 def test_a_model_writes_and_the_file_makes_it_superfluous(tmp_path):
@@ -220,7 +220,7 @@ def test_a_model_that_fails_is_a_retriever_that_failed(script):
 
 def test_the_policy_writes_as_self_and_not_behind_the_environment():
     with pytest.raises(UserError, match="cannot be the policy that is being trained"):
-        search(retriever={"type": "written", "speaker": {"type": "policy"}})
+        search(retriever={"type": "written", "text_model": {"type": "policy"}})
 
 
 # --- a run, and a real engine -----------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from turngate.envs.search.bm25 import Bm25
-from turngate.envs.search.made_up import world
-from turngate.envs.search.passages import Corpus, Document
-from turngate.envs.search.tantivy_index import TantivyIndex, TantivyRetriever
+from turngate.envs.search.engine.bm25 import Bm25
+from turngate.envs.search.engine.passages import Corpus, Document
+from turngate.envs.search.engine.tantivy_index import TantivyIndex, TantivyRetriever
+from turngate.envs.search.generated.made_up import world
 from turngate.errors import ConfigError, MissingExtra
 
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from turngate.envs.sql.database import content_key
+from turngate.envs.sql.engine.database import content_key
 from turngate.types import Task
 
 SCHEMA = """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.envs.sql.database import Database, QueryResult
+from turngate.envs.sql.engine.database import Database, QueryResult
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.tasks import TaskList
 from turngate.types import Action, Ending, Task, ToolCall

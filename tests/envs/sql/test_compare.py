@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import turngate.envs.sql.compare as compare_module
-from turngate.envs.sql.compare import is_ordered, same_result
+import turngate.envs.sql.engine.compare as compare_module
+from turngate.envs.sql.engine.compare import is_ordered, same_result
 
 Rows = list[tuple[Any, ...]]
 

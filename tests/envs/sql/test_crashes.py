@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import turngate
 from benchmarks.fuzz_sql import LITERALS, Hunt, Writer, catalog, databases, tasks
-from turngate.envs.process import ProcessEnv, pickled
-from turngate.envs.sql import database as database_module
+from turngate.envs.pool.process import ProcessEnv, pickled
+from turngate.envs.sql.engine import database as database_module
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.tasks import TaskList
 from turngate.types import Observation

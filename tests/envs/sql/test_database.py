@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-import turngate.envs.sql.database as database_module
+import turngate.envs.sql.engine.database as database_module
 from turngate.envs.cache import Cache
-from turngate.envs.sql.database import Database, QueryResult, content_key
+from turngate.envs.sql.engine.database import Database, QueryResult, content_key
 from turngate.errors import EnvError
 
 COUNTING = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"

@@ -54,7 +54,7 @@ CONFIG: dict[str, Any] = {
     },
     "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
     "warm_start": {"episodes": 4, "epochs": 1, "lr": 5e-3},
-    "policy": {"turn_tokens": 8, "context": 512, "lanes": 4},
+    "policy": {"turn_tokens": 8, "context": 512, "concurrency": 4},
     "train": {"steps": 2, "tasks_per_step": 2, "group_size": 2, "filters": []},
     "eval": {"tasks": 2},
 }

@@ -14,10 +14,10 @@ import gymnasium
 import pytest
 
 import turngate.envs  # noqa: F401  registers the environments
-from turngate.envs.sql.database import QueryResult
+from turngate.envs.sql.engine.database import QueryResult
+from turngate.envs.sql.engine.text import CELL_CHARS, cell_text, clip, result_text
 from turngate.envs.sql.env import COMMANDS, GOAL, SqlEnv
 from turngate.envs.sql.facts import MOST_CELLS, recorded_rows
-from turngate.envs.sql.text import CELL_CHARS, cell_text, clip, result_text
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, UnknownName, VerifierError
 from turngate.types import Action, Ending, Observation, Task, ToolCall

@@ -6,9 +6,9 @@ import sqlite3
 import pytest
 
 from turngate.envs.seeded_random import SeededRandom
-from turngate.envs.sql.content import build
-from turngate.envs.sql.families import FAMILIES, HELD_OUT
-from turngate.envs.sql.families_schema import (
+from turngate.envs.sql.generated.content import build
+from turngate.envs.sql.generated.families import FAMILIES, HELD_OUT
+from turngate.envs.sql.generated.families_schema import (
     AMOUNT,
     CATEGORY,
     DATE,

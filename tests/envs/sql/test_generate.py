@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.envs.seeded_random import SeededRandom
-from turngate.envs.sql.content import build
-from turngate.envs.sql.families import FAMILIES, HELD_OUT
-from turngate.envs.sql.questions import Misfit, Pick, flaw
-from turngate.envs.sql.shapes import SHAPES
+from turngate.envs.sql.generated.content import build
+from turngate.envs.sql.generated.families import FAMILIES, HELD_OUT
+from turngate.envs.sql.generated.questions import Misfit, Pick, flaw
+from turngate.envs.sql.generated.shapes import SHAPES
 from turngate.envs.sql.sources import GeneratedSql
 from turngate.envs.tasks import TaskSource, part_of
 from turngate.errors import ConfigError, UnknownName

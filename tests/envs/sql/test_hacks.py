@@ -140,8 +140,8 @@ def test_rows_shown_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
     script = tmp_path / "show.py"
     script.write_text(
         "import sqlite3\n"
-        "from turngate.envs.sql.database import Database\n"
-        "from turngate.envs.sql.text import result_text\n"
+        "from turngate.envs.sql.engine.database import Database\n"
+        "from turngate.envs.sql.engine.text import result_text\n"
         "c = sqlite3.connect(':memory:')\n"
         "c.executescript(\"CREATE TABLE t (a, b); INSERT INTO t VALUES ('z', 1), ('a', 2), ('z', 1), ('m', 0)\")\n"
         "db = Database.open(c.serialize())\n"

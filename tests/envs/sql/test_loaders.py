@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from turngate.envs.sql.database import content_key
+from turngate.envs.sql.engine.database import content_key
 from turngate.envs.sql.env import SqlEnv
-from turngate.envs.sql.loaders import bird, jsonl, spider
+from turngate.envs.sql.loaders.files import bird, jsonl, spider
 from turngate.envs.tasks import Dropped
 from turngate.errors import ConfigError, DataError, UnknownName
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from turngate.envs.sql.database import content_key
+from turngate.envs.sql.engine.database import content_key
 from turngate.envs.sql.env import SqlEnv
-from turngate.envs.sql.lookup_questions import code_of
+from turngate.envs.sql.generated.lookup_questions import code_of
 from turngate.envs.sql.sources import LookupSql
 from turngate.envs.tasks import TaskList
 from turngate.errors import VerifierError

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate import check_env
-from turngate.envs.sql.content import Value
 from turngate.envs.sql.env import SqlEnv
-from turngate.envs.sql.lookup_content import DATE_FORMATS, format_of, in_month, written
-from turngate.envs.sql.lookup_oracle import condition_from
-from turngate.envs.sql.lookup_words import STATES, UNSEEN_FAMILIES
+from turngate.envs.sql.generated.content import Value
+from turngate.envs.sql.generated.lookup_content import DATE_FORMATS, format_of, in_month, written
+from turngate.envs.sql.generated.lookup_oracle import condition_from
+from turngate.envs.sql.generated.lookup_words import STATES, UNSEEN_FAMILIES
 from turngate.envs.sql.sources import LookupSql
 from turngate.envs.tasks import TaskSource, part_of
 from turngate.errors import ConfigError, DataError, UnknownName

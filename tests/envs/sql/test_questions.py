@@ -6,10 +6,10 @@ from types import MappingProxyType
 import pytest
 
 from turngate.envs.seeded_random import SeededRandom
-from turngate.envs.sql.content import BuiltDatabase, build, connect, freeze
-from turngate.envs.sql.families_schema import DatabaseFamily, category, date, named, real, table, whole
-from turngate.envs.sql.questions import Misfit, Pick, Query, QuestionDraft, flaw, literal, wording
-from turngate.envs.sql.shapes import SHAPES
+from turngate.envs.sql.generated.content import BuiltDatabase, build, connect, freeze
+from turngate.envs.sql.generated.families_schema import DatabaseFamily, category, date, named, real, table, whole
+from turngate.envs.sql.generated.questions import Misfit, Pick, Query, QuestionDraft, flaw, literal, wording
+from turngate.envs.sql.generated.shapes import SHAPES
 
 DOGS = table(
     "dogs",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from turngate.envs.sql.reference import reference_tasks
+from turngate.envs.sql.loaders.reference import reference_tasks
 from turngate.envs.tasks import TaskList
 
 UNICODE = unicodedata.ucd_3_2_0
@@ -180,7 +180,7 @@ def test_the_database_is_sound_and_has_several_hundred_rows():
 def test_the_same_bytes_come_from_another_process():
     code = (
         "import hashlib\n"
-        "from turngate.envs.sql.reference import reference_tasks\n"
+        "from turngate.envs.sql.loaders.reference import reference_tasks\n"
         'print(hashlib.sha256(reference_tasks()[0].private["database"]).hexdigest())'
     )
     environment = {**os.environ, "PYTHONHASHSEED": "99", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turngate
-from turngate.envs.sql.compare import same_result
-from turngate.envs.sql.reference import reference_tasks
-from turngate.envs.sql.ties import ranked, split
+from turngate.envs.sql.engine.compare import same_result
+from turngate.envs.sql.engine.ties import ranked, split
+from turngate.envs.sql.loaders.reference import reference_tasks
 from turngate.envs.tasks import Dropped
 
 Rows = list[tuple[Any, ...]]

@@ -162,7 +162,7 @@ CHEATS = {
         [call("pay", giver="ann", taker="eve", amount=10), call("pay", giver="eve", taker="bob", amount=10), "answer"],
     ),
     "a policy broken, to no effect": ("pay", [call("pay", giver="eve", taker="bob", amount=99), RIGHT, "answer"]),
-    "a policy broken in another notation": ("pay", ["pay eve bob 99", RIGHT, "answer"]),
+    "a policy broken in another tool format": ("pay", ["pay eve bob 99", RIGHT, "answer"]),
     "the whole bank burnt": ("free", [call("close", name="ann"), call("close", name="eve"), "answer"]),
     # who guesses, or says everything
     "shotgun numbers": ("sum", [*LOOKS, "answer 50 20 70"]),

@@ -6,7 +6,7 @@ import pytest
 
 import turngate
 from tests.envs.tooluse.lamps import ASKED, LIT, write
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.errors import ConfigError
 from turngate.types import Ending
 

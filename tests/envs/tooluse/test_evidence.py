@@ -7,8 +7,8 @@ import pytest
 
 import turngate
 from tests.envs.tooluse.lamps import write
+from turngate.envs.tooluse.engine.watch import likeness
 from turngate.envs.tooluse.rubric import RUBRIC
-from turngate.envs.tooluse.watch import likeness
 from turngate.rewards import FromEvidence, Rubric
 from turngate.rewards.outcome import FtrlCalls, ToolRL
 from turngate.types import Action, Ending, Record, ToolCall

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from turngate.envs.tooluse.goals import AnswerGoal, Finish, Goal, right_answers
-from turngate.envs.tooluse.gold import GoldRun
+from turngate.envs.tooluse.engine.goals import AnswerGoal, Finish, Goal, right_answers
+from turngate.envs.tooluse.engine.gold import GoldRun
 from turngate.errors import VerifierError
 from turngate.types import ToolCall
 

@@ -9,7 +9,7 @@ from tests.envs.tooluse.lamps import SWITCH, write
 from tests.examine.episodes import episode, examined, values
 from tests.helpers import command_line, tiny_judge
 from turngate.agents import tiny
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.errors import UserError
 from turngate.examine import JudgedGoals
 from turngate.judging import FunctionJudge

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import turngate
-from turngate.envs.tooluse.lending_tasks import FIRST, LAST, THINGS
+from turngate.envs.tooluse.generated.lending_tasks import FIRST, LAST, THINGS
 from turngate.errors import UnknownName
 from turngate.types import Ending
 

@@ -19,7 +19,7 @@ import turngate
 from tests.envs.tooluse.lamps import write
 from tests.helpers.waiting import wait_until
 from turngate.cli import app
-from turngate.envs.tooluse.mcp_world import McpHttp, McpStdio
+from turngate.envs.tooluse.engine.mcp_world import McpHttp, McpStdio
 from turngate.errors import ConfigError, EnvError
 from turngate.tools.read import find
 from turngate.types import Ending, ToolCall
@@ -237,7 +237,7 @@ OWNER = """
 import os, signal, sys, time
 from turngate.cli import app
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
-from turngate.envs.tooluse.mcp_world import McpStdio
+from turngate.envs.tooluse.engine.mcp_world import McpStdio
 mark = sys.argv[1]
 world = McpStdio(command=(sys.executable, sys.argv[2]), env={"MARK": mark}).open()
 print("open", flush=True)

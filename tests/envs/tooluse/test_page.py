@@ -10,7 +10,7 @@ import pytest
 
 import turngate
 from turngate.config import parse
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.run.environments import builder
 from turngate.sections import EnvSection
 

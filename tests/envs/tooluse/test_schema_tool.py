@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from turngate.envs.tooluse.schema_tool import schema_tool
+from turngate.envs.tooluse.engine.schema_tool import schema_tool
 from turngate.tools.read import parse
 
 

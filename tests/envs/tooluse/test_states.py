@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.tooluse.states import StateTooLarge, as_json, changes, found_at, outside, path_of, spelled
+from turngate.envs.tooluse.engine.states import StateTooLarge, as_json, changes, found_at, outside, path_of, spelled
 from turngate.errors import EnvError
 
 STATES = st.recursive(

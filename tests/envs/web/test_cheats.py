@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 import turngate
-from turngate.envs.web.shop.records import shop_task
+from turngate.envs.web.generated.shop.records import shop_task
 from turngate.types import Ending
 
 pytestmark = pytest.mark.component

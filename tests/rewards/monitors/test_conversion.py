@@ -11,7 +11,7 @@ from tests.helpers.scores import alarm_of, episode, group, turn
 from tests.rewards.monitors.facts import course
 from turngate.rewards.monitors.conversion import Conversions, conversions, guidance_effect
 from turngate.rewards.monitors.step_facts import HelpCount, measure
-from turngate.trainer.monitoring import Watch
+from turngate.trainer.checks.monitoring import Watch
 from turngate.types import Guidance, Source
 
 HINT = Guidance(kind="hint", level=1, text="x", source="env")

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from turngate.rewards import Rubric
-from turngate.trainer.table import tabulate
+from turngate.trainer.batch.table import tabulate
 from turngate.types import (
     Action,
     Completion,

@@ -38,10 +38,10 @@ from turngate.rewards import (
 )
 from turngate.rewards.outcome.code import ReproducedFirst
 from turngate.rewards.parts import Facts, Verdict
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
-from turngate.trainer.filters import varied
+from turngate.trainer.filters.parts import varied
 from turngate.trainer.step import summarize
-from turngate.trainer.table import tabulate
 from turngate.types import Group, Guidance, Score, TokenCredit, TurnTable
 
 WON = FromEvidence(name="won", evidence="won", kind="outcome")

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.rewards.gates import needs_outcome
+from turngate.rewards.gates.whole_kinds import needs_outcome
 from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.trainer.batch.pack import pack
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.credit.sag import sag
-from turngate.trainer.pack import pack
-from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,
     Completion,

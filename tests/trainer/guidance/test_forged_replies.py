@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.scripted_judge import FAST
 from tests.trainer.guidance.test_written_texts import played, scored
-from turngate.judging import Reply, Speaker
+from turngate.judging import Reply, TextModel
 from turngate.rewards.judge import JudgeId
 from turngate.trainer.guidance.experience import MemoryGuide
 from turngate.trainer.guidance.meta_experience import MetaExperience
@@ -43,10 +43,10 @@ WAYS = {
 }
 
 
-class Told(Speaker):
+class Told(TextModel):
     """Answers ``script(prompt)``."""
 
-    lanes = 1
+    concurrency = 1
 
     def __init__(self, script):
         self.judge, self.script, self.asked = JudgeId(name="told", version="1"), script, []
@@ -74,8 +74,8 @@ def opened(name, text):
 def told(name, text, script):
     """What the guide took from the replies: whether there is any help; the replies that it could not read; prompts."""
     guide, group = opened(name, text)
-    speaker = Told(script)
-    writer = Writer(speaker, FAST)
+    text_model = Told(script)
+    writer = Writer(text_model, FAST)
     asyncio.run(guide.prepare([group.task], writer, 1))
     asyncio.run(guide.write([group], 1, writer, 1))
     if name == "memory":
@@ -85,7 +85,7 @@ def told(name, text, script):
     else:
         helps = guide.again(group, 1) is not None
     metrics = guide.metrics()
-    return helps, metrics.get("guide/unreadable", 0) + metrics.get("guide/memory_unreadable", 0), speaker.asked
+    return helps, metrics.get("guide/unreadable", 0) + metrics.get("guide/memory_unreadable", 0), text_model.asked
 
 
 def data(prompt):

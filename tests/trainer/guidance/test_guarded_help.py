@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from turngate.agents.forced import Forced
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import Guidance, Task
@@ -63,7 +63,7 @@ def test_each_refused_hint_counts_once_a_step_and_is_named_once_a_run(guarded, g
 def test_texts_of_any_guide_are_refused_and_the_episodes_played_without_them(guard):
     told = Guidance(kind="reflection", level=0, text="Say 42 this time.", source="self")
     fine = Guidance(kind="reflection", level=0, text="Say it this time.", source="self")
-    forced = Forced(turns=("look",), guidance=told)
+    forced = PrefixTurns(turns=("look",), guidance=told)
     plan = Plan(entries=[told, fine, None, forced, replace(forced, guidance=fine)], into="own")
     allowed = guard.allowed(OTHER, plan)
     assert allowed.into == "own"

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.helpers import models
 from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, shipped, solution, visit
-from turngate.agents.forced import Forced
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.errors import ConfigError
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import dr_grpo, grpo
 from turngate.trainer.guidance import (
     AcnchorPart,
@@ -40,7 +41,6 @@ from turngate.trainer.guidance.prefixes import cuts, next_probe
 from turngate.trainer.guidance.reflect import retry_from
 from turngate.trainer.guidance.seele import fit_curve, share_for, success_at
 from turngate.trainer.guidance.solutions import n_shown, shown
-from turngate.trainer.table import tabulate
 from turngate.types import Evidence, Task
 
 HINTS = Known(hints=("fact", None, "plan", "steps"))
@@ -314,7 +314,7 @@ def test_the_oracle_prefix_is_always_as_long():
 def test_luffy_puts_a_solution_into_every_group():
     two = Known(actions=[*solution(3), *solution(3), ["another"]])
     (plan,) = visit(LuffyPart(rows=2).open(two), never)
-    assert [isinstance(entry, Forced) and entry.whole for entry in plan.entries] == [True] * 2 + [False] * 6
+    assert [isinstance(entry, PrefixTurns) and entry.whole for entry in plan.entries] == [True] * 2 + [False] * 6
     assert [entry.turns for entry in plan.entries[:2]] == [("act 0", "act 1", "act 2"), ("another",)]
     assert all(entry.guidance.source == "expert" and entry.guidance.joins for entry in plan.entries[:2])
     assert visit(LuffyPart().open(Known()), never)[0].entries == [None] * 8

@@ -15,10 +15,10 @@ PROMPTS = {"b": "second", "a": "first", "c": "third"}
 
 
 def written(script, *, settings=FAST, seed=1, **options):
-    speaker = Scripted(script, **options)
-    writer = Writer(speaker, settings)
+    text_model = Scripted(script, **options)
+    writer = Writer(text_model, settings)
     texts = asyncio.run(asyncio.wait_for(writer.write(PROMPTS, seed=seed), 30))
-    return texts, writer.metrics(), speaker.asks
+    return texts, writer.metrics(), text_model.asks
 
 
 def test_every_prompt_gets_its_text():
@@ -33,7 +33,7 @@ def test_seeds_depend_on_the_name_and_the_attempt_alone():
     def seeds(**options):
         return {ask.name: ask.seed for ask in written(lambda prompt, n: "x", **options)[2]}
 
-    assert seeds(lanes=1) == seeds(lanes=3)
+    assert seeds(concurrency=1) == seeds(concurrency=3)
     assert set(seeds(seed=2).values()).isdisjoint(seeds().values())
 
 
@@ -61,7 +61,7 @@ def test_a_text_that_was_cut_off_is_none_even_if_it_can_be_read(caplog):
     assert set(texts) == {"b", "c"}
     assert metrics == {"guide/writer_asked": 3, "guide/writer_unreachable": 0, "guide/writer_cut_off": 1}
     assert len(asks) == 3
-    assert f"longer than {FAST.max_tokens} tokens; raise guide.speaker.max_tokens" in caplog.text
+    assert f"longer than {FAST.max_tokens} tokens; raise guide.text_model.max_tokens" in caplog.text
 
 
 def test_counts_begin_anew_after_they_were_told():
@@ -87,8 +87,8 @@ def test_a_guide_that_writes_nothing_is_not_asked():
 
 def test_a_config_that_is_written_back_is_read_again():
     """All settings stand in it, also those of judges that have no effect here."""
-    part = MemoryGuidePart(speaker=PolicyJudge(max_tokens=7))
+    part = MemoryGuidePart(text_model=PolicyJudge(max_tokens=7))
     again = MemoryGuidePart.load(part.model_dump(mode="json"))
     assert again == part
-    with pytest.raises((ConfigError, ValueError), match=r"speaker\.doubt has no effect"):
-        MemoryGuidePart(speaker=PolicyJudge(doubt=(0.1, 0.2)))
+    with pytest.raises((ConfigError, ValueError), match=r"text model\.doubt has no effect"):
+        MemoryGuidePart(text_model=PolicyJudge(doubt=(0.1, 0.2)))

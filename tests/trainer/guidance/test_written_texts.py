@@ -12,9 +12,9 @@ from tests.examine.episodes import episode, task
 from turngate.rewards import NeedsOutcome, Rubric
 from turngate.rewards.judge import Fault
 from turngate.rewards.rubric import FromEvidence
-from turngate.trainer.aside import AsideRow, AsideRows
-from turngate.trainer.aside.learning import packed_aside
-from turngate.trainer.aside.lessons import validated
+from turngate.trainer.auxiliary import AuxiliaryRow, AuxiliaryRows
+from turngate.trainer.auxiliary.learning import packed_auxiliary
+from turngate.trainer.auxiliary.lessons import validated
 from turngate.trainer.guidance.hindsight import Hindsight, best_drafts, hindsight_bonus
 from turngate.trainer.guidance.meta_experience import bifurcation, contrast, read_lesson
 from turngate.trainer.guidance.pilot import read_plan
@@ -230,8 +230,8 @@ def test_drafts_are_the_best_failures_and_a_rewrite_pays_for_its_draft():
 
 def test_the_worked_number_of_a_lesson_that_is_imitated():
     """Token log-probabilities −1, −2, −3: NLL 2.0, with λ = .1 the loss grows by .2."""
-    row = AsideRow(ids=np.arange(5, dtype=np.int32), trained=np.array([False, False, True, True, True]))
-    packed = packed_aside("lessons", AsideRows(rows=[row], weight=0.1))
+    row = AuxiliaryRow(ids=np.arange(5, dtype=np.int32), trained=np.array([False, False, True, True, True]))
+    packed = packed_auxiliary("lessons", AuxiliaryRows(rows=[row], weight=0.1))
     logprob_L = np.array([0.0, -9.0, -1.0, -2.0, -3.0])
     assert -(packed.batch.ce_weight_L * logprob_L).sum() == pytest.approx(0.2)
 

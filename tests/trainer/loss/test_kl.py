@@ -15,12 +15,12 @@ from tests.trainer.loss import flat
 from tests.trainer.loss.flat import tokens
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import clip, rloo
 from turngate.trainer.loss import KlPenalty, kl
 from turngate.trainer.loss.kl import COEFFICIENT, adapted, kl_estimate
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.kl_reward import Divergence, with_kl_in_reward
-from turngate.trainer.table import tabulate
 from turngate.types import Source
 
 REFERENCE = (0.25, 0.75)

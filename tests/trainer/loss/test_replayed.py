@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.trainer.loss.flat import tokens
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
 from turngate.trainer.loss import Clipped, PolicyLoss, Shaped
 
 OWN, REPLAYED = float(Origin.OWN), float(Origin.REPLAYED)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.loss.flat import gradient, part, tokens
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
 from turngate.trainer.credit import dr_grpo
 from turngate.trainer.loss import EntropyBonus, LossSettings, PolicyLoss, RlPlus, Shaped, Truncated
 from turngate.types import TurnTable

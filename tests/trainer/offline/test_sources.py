@@ -14,9 +14,10 @@ import pytest
 
 from turngate.errors import ConfigError
 from turngate.store import Store
-from turngate.trainer.contexts import Origin, origins
+from turngate.trainer.batch.contexts import Origin, origins
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.grpo import grpo
-from turngate.trainer.filters import keep, varied
+from turngate.trainer.filters.parts import keep, varied
 from turngate.trainer.loss.objectives import Clipped
 from turngate.trainer.loss.settings import LossSettings
 from turngate.trainer.offline.episode_index import RecordedEpisodes, Where
@@ -24,7 +25,6 @@ from turngate.trainer.offline.mixed import MixedPart
 from turngate.trainer.offline.sources import SourceMeans, Waves
 from turngate.trainer.offline.stored import StoredPart
 from turngate.trainer.offline.usable import LEAVABLE
-from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,
     Completion,

@@ -25,10 +25,10 @@ from tests.trainer.torch import test_critic
 from tests.trainer.torch.test_packing import batch_of, batch_with_turn_credit, strange
 from turngate.errors import ConfigError, StoreError, TurngateError
 from turngate.run.stopping import Stopped, stopping_in_order
+from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, FsdpLearnerPart
 from turngate.trainer.loss import ClipCov, EntropyBonus, PolicyLoss
-from turngate.trainer.pack import pack_demonstrations
 from turngate.trainer.torch.sharded import ShardLearner
 from turngate.trainer.torch.team import current
 from turngate.types import PLAIN, Sampling

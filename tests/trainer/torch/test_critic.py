@@ -13,9 +13,9 @@ import torch
 from tests.helpers import models
 from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.errors import ConfigError, ShapeError, StoreError
+from turngate.trainer.batch.pack import boundaries, pack, split
 from turngate.trainer.learner import Critic
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import boundaries, pack, split
 from turngate.trainer.torch.critic import ValueHead, value_loss
 
 LOSS = PolicyLoss()

@@ -12,7 +12,8 @@ from tests.helpers.numbers import near
 from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, ShapeError, StoreError
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
+from turngate.trainer.batch.pack import pack, pack_demonstrations, split
 from turngate.trainer.learner import measured_for
 from turngate.trainer.loss import (
     ClipCov,
@@ -32,7 +33,6 @@ from turngate.trainer.loss import (
     Truncated,
 )
 from turngate.trainer.loss.entropy import nucleus_entropy
-from turngate.trainer.pack import pack, pack_demonstrations, split
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch, Source
 

@@ -18,7 +18,7 @@ from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from tests.trainer.torch import test_packing as trees
 from turngate.agents import tiny
 from turngate.errors import ConfigError, MismatchError, StoreError
-from turngate.trainer.canary import check_agreement
+from turngate.trainer.checks.canary import check_agreement
 from turngate.trainer.learner import Critic, Lora
 from turngate.trainer.torch.lora import write_adapter
 from turngate.trainer.torch.shards import read_state

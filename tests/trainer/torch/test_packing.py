@@ -27,11 +27,11 @@ from tests.helpers import models
 from tests.helpers.numbers import near
 from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.errors import ConfigError
+from turngate.trainer.batch.pack import boundaries, pack, pack_demonstrations
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.gigpo import gigpo
 from turngate.trainer.learner import Critic, Lora
 from turngate.trainer.loss import ClipCov, EntropyBonus, Gspo, PolicyLoss, SimKo
-from turngate.trainer.pack import boundaries, pack, pack_demonstrations
-from turngate.trainer.table import tabulate
 from turngate.trainer.torch.learner import TorchLearner
 
 VOCABULARY = 280

@@ -48,13 +48,13 @@ class AdaptedWeights(ReadWeights[T]):
 
 
 class Policy(ABC):
-    """Who acts. ``lanes`` is how many episodes it serves at once, ``version`` that of the weights published last.
+    """Who acts. ``concurrency`` is how many episodes it serves at once, ``version`` that of the weights published last.
 
     ``name``: what error messages call it; "" = its class. ``takes_images``: whether it shows its model the images of
     ``Request.messages``; one that does not is never asked about an observation that has some.
     """
 
-    lanes: int = 64
+    concurrency: int = 64
     version: int = 0
     name: str = ""
     takes_images: bool = False
@@ -87,8 +87,8 @@ class Policy(ABC):
         yield
 
     @asynccontextmanager
-    async def lane(self) -> AsyncIterator[None]:
-        """Held by a coroutine for as long as it plays episodes one after the other; waits while all lanes are held."""
+    async def slot(self) -> AsyncIterator[None]:
+        """Held by a coroutine for as long as it plays episodes one after the other; waits while all slots are held."""
         yield
 
     async def outside(self, call: Awaitable[T]) -> T:

@@ -2,8 +2,8 @@
 observation for rows that begin a turn.
 
 ``HubForward`` runs any transformers model, padded to rows of equal length; on a GPU ``CapturedForward``
-(``captured.py``) repeats its decode steps as captured graphs. ``LeanForward`` (``lean.py``) runs the common dense
-architectures on a CPU without padding and without the cost of the modules.
+(``cuda_graphs.py``) repeats its decode steps as captured graphs. ``LeanForward`` (``fast_cpu.py``) runs the common
+dense architectures on a CPU without padding and without the cost of the modules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 from turngate.agents.architecture import FULL, SLIDING, cache_refusal, layer_kinds, window
 from turngate.agents.policies.gpu import suit
-from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.kv_cache import SlotCache
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.types import IntArray

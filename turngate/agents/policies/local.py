@@ -19,12 +19,12 @@ import torch
 from turngate.agents.architecture import logit_cap
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Weights, shape_of
-from turngate.agents.policies.drawing import Draws
+from turngate.agents.policies.fast_cpu import forward_of
 from turngate.agents.policies.forward import Feed, Forward, capped
-from turngate.agents.policies.lean import forward_of
+from turngate.agents.policies.kv_cache import SlotCache
 from turngate.agents.policies.paced import PacedPolicy
-from turngate.agents.policies.prefix_memory import PrefixMemory
-from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.prefix_cache import PrefixMemory
+from turngate.agents.policies.sampling import Draws
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.refused_memory import is_out_of_memory
 from turngate.errors import OutOfMemory, PolicyError
@@ -59,7 +59,7 @@ class _Job:
 
 
 class LocalPolicy(PacedPolicy):
-    """Samples from ``model`` (a transformers causal language model). ``order``: see ``turngate.agents.pace``.
+    """Samples from ``model`` (a transformers causal language model). ``order``: see ``turngate.agents.scheduler``.
 
     ``forward`` makes the pass that the engine goes through; ``forward_of`` chooses the fastest one.
     """
@@ -71,16 +71,16 @@ class LocalPolicy(PacedPolicy):
         model: LanguageModel,
         chat: Chat,
         *,
-        lanes: int = 64,
+        concurrency: int = 64,
         order: str = "fixed",
         forward: Callable[[LanguageModel, SlotCache], Forward] = forward_of,
     ) -> None:
-        super().__init__(lanes=lanes, order=order)
+        super().__init__(concurrency=concurrency, order=order)
         self._model, self._chat = model.eval(), chat
         self._head, self._cap = model.get_output_embeddings(), logit_cap(model.config)
         parameter = next(model.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
-        self._cache = SlotCache(model.config, lanes, device=parameter.device, dtype=parameter.dtype)
+        self._cache = SlotCache(model.config, concurrency, device=parameter.device, dtype=parameter.dtype)
         self._forward = forward(model, self._cache)
         self._rows: list[_CacheRow] = []
         self._memory: PrefixMemory | None = None
@@ -89,8 +89,8 @@ class LocalPolicy(PacedPolicy):
     # --- the policy's interface ---------------------------------------------------------------------------------------
 
     async def complete(self, request: Request) -> Completion:
-        """Sample one turn. Call it inside ``async with policy.lane()``."""
-        self._need_lane()
+        """Sample one turn. Call it inside ``async with policy.slot()``."""
+        self._need_slot()
         rng = np.random.Generator(np.random.Philox(request.seed))
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         job = _Job(request, future, rng.random(request.max_tokens))
@@ -135,9 +135,9 @@ class LocalPolicy(PacedPolicy):
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Keep the cache rows of ended episodes, as many as there are lanes; branches are fed only what they add."""
-        rows = SlotCache(self._model.config, self.lanes, device=self._device, dtype=self._dtype)
-        self._memory = PrefixMemory(rows, self.lanes)
+        """Keep the cache rows of ended episodes, as many as there are slots; branches are fed only what they add."""
+        rows = SlotCache(self._model.config, self.concurrency, device=self._device, dtype=self._dtype)
+        self._memory = PrefixMemory(rows, self.concurrency)
         try:
             yield
         finally:
@@ -146,11 +146,11 @@ class LocalPolicy(PacedPolicy):
     # --- the engine ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Decode until no lane is open. A step that fails ends the turns in it with a typed error.
+        """Decode until no slot is open. A step that fails ends the turns in it with a typed error.
 
         Where memory ran out that is an OutOfMemory, which ends the run: the next episodes would need as much.
         """
-        while self._pace.lanes:
+        while self._pace.concurrency:
             await self._pace.before_step()
             try:
                 self._step()
@@ -174,13 +174,13 @@ class LocalPolicy(PacedPolicy):
     def _failure(self, request: Request, error: Exception) -> PolicyError | OutOfMemory:
         if is_out_of_memory(error):
             return OutOfMemory(
-                f"the sampler ran out of memory with {len(self._rows)} episodes at once; lower policy.lanes, which is "
-                f"{self.lanes}, or policy.context"
+                f"the sampler ran out of memory with {len(self._rows)} episodes at once; lower policy.concurrency, which is "
+                f"{self.concurrency}, or policy.context"
             )
         return PolicyError(f"decoding turn {request.turn} of '{request.episode}' failed: {error!r}")
 
     def _withdraw(self, job: _Job) -> None:
-        """Forget a job whose lane was cancelled."""
+        """Forget a job whose slot was cancelled."""
         if job in self._waiting:
             self._waiting.remove(job)
             self._pace.in_engine -= 1
@@ -214,8 +214,8 @@ class LocalPolicy(PacedPolicy):
         """The row of the job's episode, cut back to what still agrees with the request's context."""
         index = self._find(job.request.episode)
         if index is None:
-            if len(self._rows) == self.lanes:
-                raise PolicyError(f"more than {self.lanes} episodes at once; raise policy.lanes")
+            if len(self._rows) == self.concurrency:
+                raise PolicyError(f"more than {self.concurrency} episodes at once; raise policy.concurrency")
             index = self._new_row(job.request)
         row, ids = self._rows[index], job.request.ids
         n = min(len(row.fed), len(ids) - 1)
@@ -289,7 +289,7 @@ class LocalPolicy(PacedPolicy):
         self._pace.in_engine -= 1
         ids = np.asarray(job.ids, np.int32)
         row.fed = np.concatenate([row.fed, ids[:-1]])  # what was sampled last is fed first in the next turn
-        if job.result.done():  # the lane was cancelled and has not run since
+        if job.result.done():  # the slot was cancelled and has not run since
             return
         job.result.set_result(
             Completion(

@@ -1,7 +1,7 @@
 """A model behind a server as an agent: it is asked with messages and answers with text.
 
 Tools that it is given (``Request.tools``) go to the server as schemas; what it calls comes back as text, in one
-notation (``turngate.agents.conversation``). A server that refuses tools is told of them in the prompt instead.
+tool format (``turngate.agents.conversation``). A server that refuses tools is told of them in the prompt instead.
 
 Nobody says which tokens it read or wrote, so its completions have no ids and no log-probabilities; ids of some other
 tokenizer would be wrong. What needs them (packing for a learner, probes, likelihoods) refuses such episodes; rewards,
@@ -28,28 +28,29 @@ BACKOFF_S, BACKOFF_MAX_S = 0.5, 30.0
 
 
 class OpenAIPolicy(Policy):
-    """Asks ``server`` for each turn, ``lanes`` turns at once, up to ``attempts`` times with ``call_s`` seconds each.
+    """Asks ``server`` for each turn, ``concurrency`` turns at once, up to ``attempts`` times with ``call_s`` seconds
+    each.
 
     ``context``: most tokens of an episode by the server's own count. A turn that does not fit, by that count or because
     the server says so, raises OutOfRoom; one without a reply raises PolicyError. Raises ConfigError for a server that
     refuses altogether, that refuses the images of the environment, or that nobody ever reached. Connections are open
-    while a lane is.
+    while a slot is.
     """
 
     name = "openai"
     takes_images = True
 
-    def __init__(self, server: ChatServer, *, lanes: int, context: int, attempts: int, call_s: float) -> None:
-        self.lanes = lanes
+    def __init__(self, server: ChatServer, *, concurrency: int, context: int, attempts: int, call_s: float) -> None:
+        self.concurrency = concurrency
         self._server, self._context, self._attempts, self._call_s = server, context, attempts, call_s
         self._used: dict[str, int] = {}  # tokens of each episode after its last turn
-        self._room = asyncio.Semaphore(lanes)
+        self._room = asyncio.Semaphore(concurrency)
         self._n_open, self._was_reached = 0, False
         self._takes_tools: bool | None = None  # None: it has not said
         self._takes_images = False  # True: it has replied to some
 
     async def complete(self, request: Request) -> Completion:
-        """One turn. Call it inside ``async with policy.lane()``."""
+        """One turn. Call it inside ``async with policy.slot()``."""
         if not request.messages:
             raise PolicyError(f"'{request.episode}' comes without messages, and a server takes nothing else")
         used = self._used.get(request.episode, 0)
@@ -73,8 +74,8 @@ class OpenAIPolicy(Policy):
         self._used.pop(episode, None)
 
     @asynccontextmanager
-    async def lane(self) -> AsyncIterator[None]:
-        """A lane, as soon as one is free; the first one opens the connections and the last one closes them."""
+    async def slot(self) -> AsyncIterator[None]:
+        """A slot, as soon as one is free; the first one opens the connections and the last one closes them."""
         async with self._room:
             if not self._n_open:
                 await self._server.__aenter__()

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from turngate.agents.architecture import cache_refusal
 from turngate.agents.chat import Chat, TextChat, ends_of
-from turngate.agents.conversation import NOTATION
+from turngate.agents.conversation import TOOL_FORMAT
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.openai import OpenAIPolicy
 from turngate.agents.protocols import LanguageModel, Precision, Tokenizer
@@ -47,7 +47,7 @@ class PolicyPart(Part):
     """Most tokens of an episode, all turns together; an episode that would need more is ended."""
     episode_s: float = Field(600.0, gt=0)
     """Most seconds of an episode; one that takes longer is ended."""
-    lanes: int = Field(64, ge=1, le=100_000)
+    concurrency: int = Field(64, ge=1, le=100_000)
     """Number of episodes played at once; more are faster and need more memory."""
     system: str = ""
     """Text of a system message before everything that the model is asked; empty: none but the chat template's own."""
@@ -117,7 +117,7 @@ def _chat(part: LocalPolicyPart | VLLMPolicyPart, model: LanguageModel, tokenize
         describes=describes,
         shows_examples=bool(part.examples),
     )
-    if chat.notation and part.tools != "auto":
+    if chat.tool_format and part.tools != "auto":
         raise ConfigError(
             f'policy.tools = "{part.tools}" has no effect, because the chat template lists the tools; leave it out'
         )
@@ -175,7 +175,7 @@ class LocalPolicyPart(PolicyPart):
         self.check(model)
         if self.dtype != "learner":
             cast(model, precision_of(self.dtype, next(model.parameters()).device))
-        return LocalPolicy(model, chat, lanes=self.lanes, order=self.order)
+        return LocalPolicy(model, chat, concurrency=self.concurrency, order=self.order)
 
 
 class VLLMPolicyPart(PolicyPart):
@@ -201,7 +201,7 @@ class VLLMPolicyPart(PolicyPart):
     effect on a CPU."""
     cache_gib: float | None = Field(None, gt=0)
     """GiB of memory for the keys and values of the cache. Leave it out for what gpu_memory leaves on a GPU, and for as
-    much as all lanes need on a CPU."""
+    much as all slots need on a CPU."""
     enforce_eager: bool | None = None
     """Whether to run without compilation and CUDA graphs: the engine starts sooner and decodes slower. Leave it out to
     compile on a GPU and not on a CPU."""
@@ -283,7 +283,7 @@ class VLLMPolicyPart(PolicyPart):
                 model,
                 dtype=dtype,
                 longest=longest,
-                lanes=self.lanes,
+                concurrency=self.concurrency,
                 on_gpu=device.type != "cpu",
                 gpu_memory=self.gpu_memory,
                 cache_gib=self.cache_gib,
@@ -298,7 +298,9 @@ class VLLMPolicyPart(PolicyPart):
             sleep=self.sleep,
         )
         weights = SharedWeights(dict(model.named_parameters()), dtype)
-        return VLLMPolicy(settings, weights, chat, lanes=self.lanes, order=self.order, apart=self.adapters == "apart")
+        return VLLMPolicy(
+            settings, weights, chat, concurrency=self.concurrency, order=self.order, apart=self.adapters == "apart"
+        )
 
 
 class OpenAIPolicyPart(PolicyPart):
@@ -312,7 +314,7 @@ class OpenAIPolicyPart(PolicyPart):
     """Name of the model on the server."""
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable that holds the server's key; the key itself is never stored."""
-    lanes: int = Field(16, ge=1, le=100_000)
+    concurrency: int = Field(16, ge=1, le=100_000)
     """Number of episodes played at once, and so the most requests at once; lower it where the server limits them."""
     call_s: float = Field(120.0, gt=0)
     """Most seconds of one request; raise it for a slow server."""
@@ -324,8 +326,9 @@ class OpenAIPolicyPart(PolicyPart):
     """Further fields of every request, for instance {reasoning_effort = "low"}, or {chat_template_kwargs =
     {enable_thinking = false}} where the server fills in a chat template."""
     tools: Literal["native", "text"] = "native"
-    """native: the server is given the tools as schemas, and its calls are kept as text in Hermes notation; if it takes
-    no tools, the prompt lists them, which is said once. text: it is given none; the environment's text names them."""
+    """native: the server is given the tools as schemas, and its calls are kept as text in Hermes tool format; if it
+    takes no tools, the prompt lists them, which is said once. text: it is given none; the environment's text names
+    them."""
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:
@@ -339,13 +342,22 @@ class OpenAIPolicyPart(PolicyPart):
     def served(self) -> Player:
         """The server's model as a player, with the key that the environment variable holds now."""
         policy = OpenAIPolicy(
-            self._server(), lanes=self.lanes, context=self.context, attempts=self.attempts, call_s=self.call_s
+            self._server(),
+            concurrency=self.concurrency,
+            context=self.context,
+            attempts=self.attempts,
+            call_s=self.call_s,
         )
-        chat = TextChat(system=self.system, notation=NOTATION if self.tools == "native" else "")
+        chat = TextChat(system=self.system, tool_format=TOOL_FORMAT if self.tools == "native" else "")
         return Player(policy, chat, self.limits(), sampling=self.sampling)
 
     def _server(self) -> ChatServer:
         key = os.environ.get(self.key_variable)
         return ChatServer(
-            self.url, self.model, api_key=key, lanes=self.lanes, tokens_field=self.tokens_field, extra=self.extra
+            self.url,
+            self.model,
+            api_key=key,
+            concurrency=self.concurrency,
+            tokens_field=self.tokens_field,
+            extra=self.extra,
         )

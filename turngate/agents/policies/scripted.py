@@ -17,8 +17,8 @@ class ScriptedPolicy(Policy):
 
     name = "scripted"
 
-    def __init__(self, script: Script, chat: Chat, *, lanes: int = 64) -> None:
-        self._script, self._chat, self.lanes = script, chat, lanes
+    def __init__(self, script: Script, chat: Chat, *, concurrency: int = 64) -> None:
+        self._script, self._chat, self.concurrency = script, chat, concurrency
 
     async def complete(self, request: Request) -> Completion:
         """The scripted text as tokens, ended like a sampled turn."""

@@ -78,9 +78,9 @@ class _Turn:
 class VLLMPolicy(PacedPolicy):
     """Samples by an engine that runs as long as ``running`` lasts. ``weights``: those that it begins with.
 
-    ``order``: see ``turngate.agents.pace``; with "fixed" the steps of the engine are steps of this process, so a run on
-    a CPU repeats bit for bit. ``apart``: whether a learner's adapters are sent as such, and added by the engine; it has
-    to ``expect`` them.
+    ``order``: see ``turngate.agents.scheduler``; with "fixed" the steps of the engine are steps of this process, so a
+    run on a CPU repeats bit for bit. ``apart``: whether a learner's adapters are sent as such, and added by the engine;
+    it has to ``expect`` them.
     """
 
     name = "vllm"
@@ -91,11 +91,11 @@ class VLLMPolicy(PacedPolicy):
         weights: SharedWeights,
         chat: Chat,
         *,
-        lanes: int = 64,
+        concurrency: int = 64,
         order: str = "fixed",
         apart: bool = False,
     ) -> None:
-        super().__init__(lanes=lanes, order=order)
+        super().__init__(concurrency=concurrency, order=order)
         self._settings, self._model, self._chat = settings, SharedModel(weights), chat
         self._apart = apart
         self._waits = order == "fixed"
@@ -136,11 +136,11 @@ class VLLMPolicy(PacedPolicy):
         self._settings = replace(self._settings, arguments={**self._settings.arguments, **more})
 
     async def complete(self, request: Request) -> Completion:
-        """Sample one turn. Call it inside ``async with policy.lane()``.
+        """Sample one turn. Call it inside ``async with policy.slot()``.
 
         Raises OutOfRoom for one that the engine's context has no room for, PolicyError if the engine keeps dying.
         """
-        self._need_lane()
+        self._need_slot()
         longest = self._settings.context
         if len(request.ids) + request.max_tokens > longest:
             raise OutOfRoom(
@@ -184,18 +184,18 @@ class VLLMPolicy(PacedPolicy):
                     raise PolicyError(f"version {version} was not published: {error}") from error
 
     @asynccontextmanager
-    async def lane(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         """See ``PacedPolicy``. Raises RuntimeError outside of ``running``."""
         if not self._is_running:
             raise RuntimeError("the engine is not running; use 'async with policy.running()' around all of its use")
-        async with super().lane():
+        async with super().slot():
             yield
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Step the engine until no lane is open. What breaks ends the turns that were in it, typed; nobody hangs."""
-        while self._pace.lanes:
+        """Step the engine until no slot is open. What breaks ends the turns that were in it, typed; nobody hangs."""
+        while self._pace.concurrency:
             await self._pace.before_step()
             try:
                 await self._step()
@@ -225,7 +225,7 @@ class VLLMPolicy(PacedPolicy):
 
     def _finish(self, done: Message) -> None:
         turn = self._at_work.pop(done["id"], None)
-        if turn is None:  # its lane was cancelled during this step
+        if turn is None:  # its slot was cancelled during this step
             return
         self._pace.in_engine -= 1
         if turn.result.done():
@@ -247,7 +247,7 @@ class VLLMPolicy(PacedPolicy):
         )
 
     def _withdraw(self, turn: _Turn) -> None:
-        """Forget a turn whose lane was cancelled; the engine is told with the next message."""
+        """Forget a turn whose slot was cancelled; the engine is told with the next message."""
         if turn in self._waiting:
             self._waiting.remove(turn)
         elif self._at_work.pop(turn.id, None) is not None:

@@ -80,7 +80,7 @@ def arguments(
     *,
     dtype: str,
     longest: int,
-    lanes: int,
+    concurrency: int,
     on_gpu: bool,
     gpu_memory: float,
     cache_gib: float | None,
@@ -88,18 +88,18 @@ def arguments(
     sleep: bool,
     extra: Mapping[str, JSON],
 ) -> dict[str, JSON]:
-    """vLLM's engine arguments for ``lanes`` episodes of at most ``longest`` tokens.
+    """vLLM's engine arguments for ``concurrency`` episodes of at most ``longest`` tokens.
 
     Log-probabilities are those after temperature, top-k and top-p, which is the distribution that is sampled from.
     """
     text = model.config.get_text_config()
     cache = None if cache_gib is None else int(cache_gib * GIB)
     if cache is None and not on_gpu:
-        cache = _cache_bytes(text, tokens=lanes * longest, width=4 if dtype == "float32" else 2)
+        cache = _cache_bytes(text, tokens=concurrency * longest, width=4 if dtype == "float32" else 2)
     return {
         "dtype": dtype,
         "max_model_len": longest,
-        "max_num_seqs": lanes,
+        "max_num_seqs": concurrency,
         "skip_tokenizer_init": True,
         "generation_config": "vllm",
         "logprobs_mode": "processed_logprobs",

@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from turngate.envs.base import Outcome, TurnSpec
-from turngate.envs.code.diagnostics import Diagnoser
-from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
+from turngate.envs.code.engine.diagnostics import Diagnoser
+from turngate.envs.code.engine.edits import BadEdit, apply_edit, read_edit
+from turngate.envs.code.engine.observe import numbered, result_text, shorten, without_times
+from turngate.envs.code.engine.shared_sandbox import lease
+from turngate.envs.code.engine.workspace import Saved, Workspace
 from turngate.envs.code.facts import EVIDENCE, compared, declared, diffs
-from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import TreeChange, grade
+from turngate.envs.code.grading.grading_sandbox import Bench, run_tests
 from turngate.envs.code.grading.protect import sort_changes
 from turngate.envs.code.hints import written
-from turngate.envs.code.lease import lease
-from turngate.envs.code.observe import numbered, result_text, shorten, without_times
 from turngate.envs.code.oracle import oracle_actions
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
-from turngate.envs.code.workspace import Saved, Workspace
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError, UnknownName
@@ -133,7 +133,7 @@ class CodeRepairEnv(ToolEnv):
         self._problem = Problem.of(task)
         self._place = Workspace(self._bench, self._problem)
         self._key = self._place.state_key
-        return f"{GOAL}{'' if self.notation else COMMANDS}.\n{task.prompt}"
+        return f"{GOAL}{'' if self.tool_format else COMMANDS}.\n{task.prompt}"
 
     def state(self) -> str:
         """The problem and its tree."""

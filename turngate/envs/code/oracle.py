@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from turngate.envs.code.edits import occurs_once
+from turngate.envs.code.engine.edits import occurs_once
 from turngate.envs.code.problem import Problem
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")

@@ -47,8 +47,8 @@ class Problem:
     """Deciding tests that can tell a cheat: those that are asked, and those that the reference repair fails once what
     they expect is altered (see ``grading/pair.py``)."""
     asked: Mapping[str, str] = field(default_factory=dict)
-    """Tests that run without what they expect (see ``grading/asked.py``): test id → its id where it runs. They are all
-    the tests of a test function, or none."""
+    """Tests that run without what they expect (see ``grading/extracted_asserts.py``): test id → its id where it runs.
+    They are all the tests of a test function, or none."""
     import_paths: tuple[str, ...] = (".",)
     """Folders that modules are imported from."""
     requires: tuple[str, ...] = ()

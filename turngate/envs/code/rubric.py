@@ -4,9 +4,9 @@ Source: https://arxiv.org/abs/2508.10548 (gated reward accumulation). The order 
 values, the threshold and the weights per turn are ours, because the paper's were not found.
 """
 
-from turngate.rewards.gates import Veto
-from turngate.rewards.ladders import Hierarchical
-from turngate.rewards.limits import BestSoFar
+from turngate.rewards.gates.ladders import Hierarchical
+from turngate.rewards.gates.limits import BestSoFar
+from turngate.rewards.gates.whole_kinds import Veto
 from turngate.rewards.rubric import FromEvidence, Rubric
 
 NOT_SUBMITTED, EMPTY_PATCH, TESTS_FAIL, RESOLVED = -1.0, -0.5, 0.0, 1.0

@@ -16,7 +16,7 @@ from pydantic import Field
 from turngate.envs.tasks import BadPath, TaskSource, TaskSourcePart
 
 if TYPE_CHECKING:
-    from turngate.envs.code.grading.bench import Bench
+    from turngate.envs.code.grading.grading_sandbox import Bench
     from turngate.envs.code.loaders import LoadedProblems
 
 
@@ -38,7 +38,7 @@ class GeneratedCode(CodeSource):
     """Hardest texts: 1 single expressions, 2 also loops and slices, 3 also early returns and helper functions."""
 
     def open(self) -> TaskSource:
-        from turngate.envs.code.generate import CodeGenerator
+        from turngate.envs.code.generated.generate import CodeGenerator
 
         return CodeGenerator(**self.settings())
 
@@ -71,7 +71,7 @@ class MeasuredSource(CodeSource):
     def open(self, bench: Bench | None = None) -> TaskSource:
         """The problems that ``bench`` can tell from their repairs; None: a bench of its own, with its defaults."""
         if bench is None:
-            from turngate.envs.code.grading.bench import Bench
+            from turngate.envs.code.grading.grading_sandbox import Bench
 
             with Bench() as own:
                 return self.open(own)

@@ -2,7 +2,7 @@
 
     FOLDER/problems.jsonl        one problem per line
     FOLDER/trees/NAME-VERSION/   the source of each package once, without by-products
-    FOLDER/card.md, card.json    what it was made of and how (``card.py``)
+    FOLDER/card.md, card.json    what it was made of and how (``dataset_card.py``)
 
 A text of a problem that its tree has too is stored as the name of the file, so a row is about as long as the broken
 modules. Every file is whole or absent, whenever a writer is killed; the card names what is complete.
@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from turngate.envs.code.card import HarvestedPackage, facts, page
+from turngate.envs.code.dataset_card import HarvestedPackage, facts, page
 from turngate.envs.code.problem import Problem, check_path
 from turngate.envs.tasks import TaskList, split_of
 from turngate.errors import ConfigError, DataError

@@ -1,5 +1,5 @@
 """The models that a routing agent may ask, as a config names them:
-``models = [{name = "small", price = 0.1, speaker = {type = "server", …}}]``.
+``models = [{name = "small", price = 0.1, text_model = {type = "server", …}}]``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RoutedModel(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "routed model"
-    fallback: ClassVar[str] = "speaker"
+    fallback: ClassVar[str] = "text_model"
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """What the agent calls it; letters, digits, dots, dashes and underscores."""
     description: str = ""

@@ -41,7 +41,7 @@ EVIDENCE = {
     "reply_tokens": "number of tokens of its reply",
     "reply_cost": "what its reply cost",
 }
-NO_MODELS = "these tasks need models; write models = [{name = …, price = …, speaker = {…}}]"
+NO_MODELS = "these tasks need models; write models = [{name = …, price = …, text_model = {…}}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class RouterEnv(ToolEnv):
         """List the models and ask the question."""
         self._asked, self._answer, self._models = [], None, self._models_of(task)
         known = "\n".join(_line(model) for model in self._models.values())
-        return f"{GOAL}{'' if self.notation else COMMANDS}.\nModels:\n{known}\nQuestion: {task.prompt}"
+        return f"{GOAL}{'' if self.tool_format else COMMANDS}.\nModels:\n{known}\nQuestion: {task.prompt}"
 
     def state(self) -> str:
         """The task, what was asked and replied, and the last text."""

@@ -38,14 +38,14 @@ _PLAIN, _EASY = ("abacus", "herald", "mason"), ("painter", "builder")
 
 
 def _model(knows: Callable[[str], str], description: str, price: float, latency_s: float) -> dict[str, JSON]:
-    speaker: JSON = {"type": "function", "path": f"{knows.__module__}:{knows.__name__}"}
+    text_model: JSON = {"type": "function", "path": f"{knows.__module__}:{knows.__name__}"}
     known: dict[str, JSON] = {
         "name": knows.__name__,
         "description": description,
         "price": price,
         "latency_s": latency_s,
     }
-    return {**known, "usual_tokens": 1.0, "speaker": speaker}
+    return {**known, "usual_tokens": 1.0, "text_model": text_model}
 
 
 def _models(names: Sequence[str]) -> tuple[dict[str, JSON], ...]:

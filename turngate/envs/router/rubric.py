@@ -4,7 +4,7 @@ Router-R1 pays ``(1 − α)·F1 + α·cost score``. With α above ½ a wrong ans
 one that was dear (α = .6: .6 against .4). Here the cost score is gated by the answer.
 """
 
-from turngate.rewards.gates import CapProcess, NeedsOutcome
+from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome
 from turngate.rewards.rubric import FromEvidence, Rubric
 
 _CORRECT = FromEvidence(name="correct", evidence="correct", kind="outcome", weight=1.0, levels=(0, 1))

@@ -13,10 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from turngate.envs.base import Outcome, TurnSpec
-from turngate.envs.search.bm25 import words_of
-from turngate.envs.search.closed_book import is_closed_book
+from turngate.envs.search.engine.bm25 import words_of
+from turngate.envs.search.engine.index_cache import Library, RetrieverLike, corpus_of, library, retriever_part
+from turngate.envs.search.engine.passages import Passage, id_of
+from turngate.envs.search.engine.retrievers import Retriever, RetrieverFailed
+from turngate.envs.search.engine.self_search import SelfSearch, request, written_passages
 from turngate.envs.search.facts import EVIDENCE
-from turngate.envs.search.findings import (
+from turngate.envs.search.gold_path import bearing, from_memory, in_order, sought_of, steps_of, title_of, whole_answer
+from turngate.envs.search.hints import LEVELS, search_hint
+from turngate.envs.search.loaders.closed_book import is_closed_book
+from turngate.envs.search.retrieval_facts import (
     bears_answer,
     gold_among,
     key_score,
@@ -28,13 +34,7 @@ from turngate.envs.search.findings import (
     truthful,
     walked,
 )
-from turngate.envs.search.hints import LEVELS, search_hint
-from turngate.envs.search.library import Library, RetrieverLike, corpus_of, library, retriever_part
-from turngate.envs.search.passages import Passage, id_of
-from turngate.envs.search.retrievers import Retriever, RetrieverFailed
 from turngate.envs.search.rubric import RUBRIC
-from turngate.envs.search.self_search import SelfSearch, request, written_passages
-from turngate.envs.search.sought import bearing, from_memory, in_order, sought_of, steps_of, title_of, whole_answer
 from turngate.envs.search.sources import GeneratedSearch, KnownSearch
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
@@ -70,7 +70,7 @@ class SearchState:
 
 
 class SearchEnv(ToolEnv):
-    """Questions about documents. ``tasks``: see ``sources.py``; ``retriever``: see ``retrievers.py``.
+    """Questions about documents. ``tasks``: see ``sources.py``; ``retriever``: see ``engine/retrievers.py``.
 
     ``k``: passages of a search. ``passage_chars``: of each, so many characters are shown; ``open`` shows all.
     ``on_failure``: what becomes of an episode whose retriever fails: "end" makes it unusable, "tell" tells the agent.
@@ -139,7 +139,7 @@ class SearchEnv(ToolEnv):
         self._known, self._queries, self._looked, self._cited = {}, [], {}, []
         self._answer, self._pending = None, None
         goal, commands = (CLOSED_GOAL, CLOSED_COMMANDS) if is_closed_book(task) else (GOAL, COMMANDS)
-        asked = f"{goal}{'' if self.notation else commands}.\nQuestion: {task.prompt}"
+        asked = f"{goal}{'' if self.tool_format else commands}.\nQuestion: {task.prompt}"
         return f"{asked}\n{AT_LENGTH}" if task.private.get("nuggets") else asked
 
     def state(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turngate.envs.search.findings import bears_answer
+from turngate.envs.search.retrieval_facts import bears_answer
 from turngate.types import Task
 
 LEVELS = 3

@@ -1,6 +1,6 @@
 """What a search episode is paid for: the answer; and its citations, the way to it, or knowing when to hold back."""
 
-from turngate.rewards.gates import CapProcess, NeedsOutcome, Requires
+from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome, Requires
 from turngate.rewards.rubric import FromEvidence, Rubric
 
 _CORRECT = FromEvidence(name="correct", evidence="correct", kind="outcome", weight=1.0, levels=(0, 1))

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from turngate.envs.search.corpora import ContextDocuments, DocumentSource, PydocDocuments
-from turngate.envs.search.made_up import LinkName
-from turngate.envs.search.passages import CHUNK_CHARS
+from turngate.envs.search.engine.corpora import ContextDocuments, DocumentSource, PydocDocuments
+from turngate.envs.search.engine.passages import CHUNK_CHARS
+from turngate.envs.search.generated.made_up import LinkName
 from turngate.envs.tasks import TaskSource, TaskSourcePart
 from turngate.envs.word_names import Naming
 from turngate.errors import ConfigError
@@ -47,7 +47,7 @@ class GeneratedSearch(SearchSource):
     """Most characters of a passage."""
 
     def open(self) -> TaskSource:
-        from turngate.envs.search.generate import SearchGenerator
+        from turngate.envs.search.generated.generate import SearchGenerator
 
         return SearchGenerator(**self.settings())
 
@@ -73,8 +73,8 @@ class KnownSearch(SearchSource):
 
     def open(self) -> TaskSource:
         """See ``known_questions.tasks_of_file``. Raises ConfigError for own_paragraphs of another file."""
-        from turngate.envs.search.known_questions import tasks_of_file
-        from turngate.envs.search.library import corpus_of
+        from turngate.envs.search.engine.index_cache import corpus_of
+        from turngate.envs.search.loaders.known_questions import tasks_of_file
 
         table = None if self.corpus is None else self.corpus.model_dump(mode="json")
         if self.own_paragraphs and not (
@@ -111,7 +111,7 @@ class LinkedSearch(SearchSource):
     """One answer in so many is held out (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
-        from turngate.envs.search.generate import LinkedGenerator
+        from turngate.envs.search.generated.generate import LinkedGenerator
 
         path = self.file_of("database")
         settings = {name: value for name, value in self.settings().items() if name != "database"}
@@ -129,6 +129,6 @@ class PydocSearch(SearchSource):
     """One question in so many is held out, chosen by the name (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
-        from turngate.envs.search.described import described_tasks
+        from turngate.envs.search.generated.described import described_tasks
 
         return described_tasks(self.corpus.documents(), self.corpus.model_dump(mode="json"), self.held_out)

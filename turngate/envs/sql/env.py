@@ -13,19 +13,19 @@ from typing import Any
 
 from turngate.envs.base import ANSWER_CHARS, Outcome, TurnSpec
 from turngate.envs.cache import Cache
-from turngate.envs.sql.compare import same_result
-from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
+from turngate.envs.sql.engine.compare import same_result
+from turngate.envs.sql.engine.database import DEADLINE_S, Database, QueryResult, Row
+from turngate.envs.sql.engine.gold_query import gold_rows
+from turngate.envs.sql.engine.looked_up import Wanted, looked_up, wanted
+from turngate.envs.sql.engine.schema import Schema
+from turngate.envs.sql.engine.skeleton import normalised, skeleton
+from turngate.envs.sql.engine.text import clip, result_text, row_lines
+from turngate.envs.sql.engine.ties import split
 from turngate.envs.sql.facts import EVIDENCE, recorded_rows
-from turngate.envs.sql.gold_query import gold_rows
+from turngate.envs.sql.generated.lookup_oracle import looking_turns
 from turngate.envs.sql.hints import LEVELS, sql_hint
-from turngate.envs.sql.looked_up import Wanted, looked_up, wanted
-from turngate.envs.sql.lookup_oracle import looking_turns
 from turngate.envs.sql.rubric import RUBRIC
-from turngate.envs.sql.schema import Schema
-from turngate.envs.sql.skeleton import normalised, skeleton
 from turngate.envs.sql.sources import GeneratedSql, SqlSource
-from turngate.envs.sql.text import clip, result_text, row_lines
-from turngate.envs.sql.ties import split
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import AgentFault, ConfigError, VerifierError
@@ -124,7 +124,7 @@ class SqlEnv(ToolEnv):
         self._gold = self._gold_of(task.private)
         self._described, self._ran = set(), set()
         self._last = self._answer = self._wanted = None
-        return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+        return f"{GOAL}{'' if self.tool_format else COMMANDS}.\nQuestion: {task.prompt}"
 
     def act(self, action: Action) -> Outcome:
         """Carry out one tool call, and record what the agent wrote."""

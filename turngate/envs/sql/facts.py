@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from turngate.envs.glossary import meanings
-from turngate.envs.sql.database import Cell, Row
+from turngate.envs.sql.engine.database import Cell, Row
 from turngate.types import JSON, storable
 
 MOST_CELLS = 2_000

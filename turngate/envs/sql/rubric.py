@@ -1,6 +1,6 @@
 """What an SQL episode is paid for."""
 
-from turngate.rewards.gates import CapProcess, NeedsOutcome, Requires, Veto
+from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome, Requires, Veto
 from turngate.rewards.rubric import FromEvidence, Rubric
 
 RUBRIC = Rubric(

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from turngate.envs.sql.database import DEADLINE_S
+from turngate.envs.sql.engine.database import DEADLINE_S
 from turngate.envs.tasks import BadPath, TaskList, TasksBySplit, TaskSource, TaskSourcePart
 
 
@@ -45,7 +45,7 @@ class GeneratedSql(SqlSource):
     """Rows of a typical table."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.generate import SqlGenerator
+        from turngate.envs.sql.generated.generate import SqlGenerator
 
         return SqlGenerator(**self.settings())
 
@@ -66,7 +66,7 @@ class LookupSql(SqlSource):
     """Rows of the table that is asked about."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.lookup import LookupGenerator
+        from turngate.envs.sql.generated.lookup import LookupGenerator
 
         return LookupGenerator(**self.settings())
 
@@ -77,7 +77,7 @@ class ReferenceSql(SqlSource):
     type: Literal["reference_sql"] = "reference_sql"
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.reference import reference_tasks
+        from turngate.envs.sql.loaders.reference import reference_tasks
 
         return TaskList(reference_tasks())
 
@@ -90,7 +90,7 @@ class Spider(SqlSource):
     """Where the data set was unpacked."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.loaders import SPIDER_FILES, spider
+        from turngate.envs.sql.loaders.files import SPIDER_FILES, spider
 
         folder = self.folder_of("folder")
         return _by_split(folder, SPIDER_FILES, partial(spider, folder, deadline_s=deadline_s))
@@ -104,7 +104,7 @@ class Bird(SqlSource):
     """Where the data set was unpacked."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.loaders import BIRD_FILES, bird
+        from turngate.envs.sql.loaders.files import BIRD_FILES, bird
 
         folder = self.folder_of("folder")
         files = {split: questions for split, (questions, _databases) in BIRD_FILES.items()}
@@ -123,7 +123,7 @@ class Sqlite(SqlSource):
     """One question in so many is held out, chosen by its id (5: 20 %); 0 = none."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.loaders import jsonl
+        from turngate.envs.sql.loaders.files import jsonl
 
         database, questions = self.file_of("database"), self.file_of("questions")
         return jsonl(database, questions, held_out=self.held_out, deadline_s=deadline_s)

@@ -18,19 +18,19 @@ from pydantic import BaseModel, ValidationError
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart, part_of
 from turngate.envs.tool_env import ToolEnv, fact
+from turngate.envs.tooluse.engine.goals import right_answers
+from turngate.envs.tooluse.engine.gold import GoldRun, play_gold
+from turngate.envs.tooluse.engine.states import StateTooLarge, as_json, changes, spelled
+from turngate.envs.tooluse.engine.watch import CallWatch, likeness
+from turngate.envs.tooluse.engine.world import DeclaresEvidence, HoldsTalk, LeadsTurns, OpenWorld, ToolWorld
 from turngate.envs.tooluse.facts import EVIDENCE
-from turngate.envs.tooluse.goals import right_answers
-from turngate.envs.tooluse.gold import GoldRun, play_gold
+from turngate.envs.tooluse.loaders.task_rows import gold_answer
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
-from turngate.envs.tooluse.states import StateTooLarge, as_json, changes, spelled
-from turngate.envs.tooluse.task_rows import gold_answer
-from turngate.envs.tooluse.watch import CallWatch, likeness
-from turngate.envs.tooluse.world import DeclaresEvidence, HoldsTalk, LeadsTurns, OpenWorld, ToolWorld
 from turngate.errors import AgentFault, ConfigError, EnvError, UserError
 from turngate.problems import one_line
 from turngate.rewards.outcome.calls import call_quality
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.read import parse, said, usages
 from turngate.tools.tool import Tool, named_apart, tool
 from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall, storable
@@ -136,7 +136,7 @@ class ToolUseEnv(ToolEnv):
         if self._user is not None:
             self._offer(world)
         self._watch, self._task_answer, self._malformed = CallWatch.begin(gold, private["goals"]), None, 0
-        return task.prompt if self.notation else f"{usages(self.turn_spec.tools)}\n{task.prompt}"
+        return task.prompt if self.tool_format else f"{usages(self.turn_spec.tools)}\n{task.prompt}"
 
     def state(self) -> str | None:
         """The task, the state of the world, where that is known, and what was said."""
@@ -424,7 +424,7 @@ def _served(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> list[str]:
         return ["I lack what that needs."]
     most = 1 if len(calls) <= 16 else ToolUseEnv.calls_per_turn
     parts = [calls[first : first + most] for first in range(0, len(calls), most)]
-    lines = [_line(part[0], tools) if len(part) == 1 else NOTATIONS["hermes"].write(part) for part in parts]
+    lines = [_line(part[0], tools) if len(part) == 1 else TOOL_FORMATS["hermes"].write(part) for part in parts]
     return [*lines, "That is done."]
 
 
@@ -434,9 +434,9 @@ def _listed(calls: Sequence[ToolCall]) -> JSON:
 
 def _line(call: ToolCall, tools: Sequence[Tool]) -> str:
     """A call as a command line if it can be read as one, else as JSON."""
-    line = NOTATIONS["command_line"].write([call])
+    line = TOOL_FORMATS["command_line"].write([call])
     try:
         same = parse(line, tools).calls == (call,)
     except UserError:
         same = False
-    return line if same else NOTATIONS["hermes"].write([call])
+    return line if same else TOOL_FORMATS["hermes"].write([call])

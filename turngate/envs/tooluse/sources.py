@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from turngate.envs.tasks import TaskSource, TaskSourcePart
-from turngate.envs.tooluse.mcp_world import McpHttp, McpStdio
-from turngate.envs.tooluse.python_world import PythonTools
-from turngate.envs.tooluse.task_rows import read_tool_tasks
-from turngate.envs.tooluse.world import OpenWorld, ToolWorld
+from turngate.envs.tooluse.engine.mcp_world import McpHttp, McpStdio
+from turngate.envs.tooluse.engine.python_world import PythonTools
+from turngate.envs.tooluse.engine.world import OpenWorld, ToolWorld
+from turngate.envs.tooluse.loaders.task_rows import read_tool_tasks
 from turngate.errors import ConfigError
 
 
@@ -59,10 +59,10 @@ class Lending(ToolTaskSource):
 
     def world(self) -> ToolWorld:
         """The desk; see ``lending.py``."""
-        return PythonTools(module="turngate.envs.tooluse.lending")
+        return PythonTools(module="turngate.envs.tooluse.generated.lending")
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        from turngate.envs.tooluse.lending_tasks import LendingTasks
+        from turngate.envs.tooluse.generated.lending_tasks import LendingTasks
 
         return LendingTasks(max_level=self.max_level)
 

@@ -24,12 +24,12 @@ from turngate.envs.web.engine.page_problems import BrowserLost, PageProblem
 from turngate.envs.web.engine.settings import PageSettings
 from turngate.envs.web.engine.view import Element, PageView
 from turngate.envs.web.facts import EVIDENCE, OF_CANDIDATES
+from turngate.envs.web.generated.shop.hints import LEVELS
+from turngate.envs.web.generated.shop.shop_source import ShopSource
 from turngate.envs.web.page_text import changed_lines, head_line, page_lines, within
 from turngate.envs.web.planned_hands import PlannedHands
 from turngate.envs.web.rubric import RUBRIC
 from turngate.envs.web.scenario import WebScenario, scenario_of
-from turngate.envs.web.shop.hints import LEVELS
-from turngate.envs.web.shop.shop_source import ShopSource
 from turngate.errors import ConfigError, EnvError
 from turngate.tools.tool import Tool, tool
 from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall, derive_seed
@@ -152,7 +152,7 @@ class WebEnv(ToolEnv):
         self._at = self.state()
         self._states = {self._at}
         commands = (
-            "" if self.notation else f" One tool per turn: {' | '.join(one.usage for one in self.turn_spec.tools)}."
+            "" if self.tool_format else f" One tool per turn: {' | '.join(one.usage for one in self.turn_spec.tools)}."
         )
         return f"{scenario.goal}{commands}\nTask: {asked}\n\n{page}"
 

@@ -1,7 +1,7 @@
 """What ``turngate/Web-v1`` records of every task. Each kind of task adds its own (``WebScenario``)."""
 
 from turngate.envs.glossary import meanings
-from turngate.envs.web.shop import facts as shop
+from turngate.envs.web.generated.shop import facts as shop
 
 OF_TURNS = {
     "page_changed": "whether the page, or its address, is another one after the turn",

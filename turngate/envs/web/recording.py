@@ -19,10 +19,10 @@ from turngate.envs.web.engine.page_problems import BrowserLost, PageDied
 from turngate.envs.web.engine.settings import PageSettings
 from turngate.envs.web.engine.view import Element
 from turngate.envs.web.env import WebEnv
-from turngate.envs.web.own.scenario import PageEnd
+from turngate.envs.web.loaders.own.scenario import PageEnd
 from turngate.envs.web.scenario import scenario_of
 from turngate.errors import ConfigError, EnvError, EpisodeError
-from turngate.tools.notations import NOTATIONS
+from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.read import parse
 from turngate.types import Task, ToolCall, derive_seed
 
@@ -184,8 +184,8 @@ class _Hands:
 
     def _written(self, call: ToolCall) -> str:
         tools = self._env.turn_spec.tools
-        text = NOTATIONS["command_line"].write((call,))
-        return text if parse(text, tools).calls == (call,) else NOTATIONS["hermes"].write((call,))
+        text = TOOL_FORMATS["command_line"].write((call,))
+        return text if parse(text, tools).calls == (call,) else TOOL_FORMATS["hermes"].write((call,))
 
 
 def _is_ready(element: Element) -> bool:

@@ -1,6 +1,6 @@
 """What a web episode is paid for: the task done; and in episodes that were won, not repeating what led nowhere."""
 
-from turngate.rewards.gates import NeedsOutcome
+from turngate.rewards.gates.whole_kinds import NeedsOutcome
 from turngate.rewards.outcome import StepVerdicts
 from turngate.rewards.rubric import FromEvidence, Rubric
 

@@ -80,9 +80,9 @@ class WebScenario(Protocol):
 
 
 KINDS: Mapping[str, str] = {
-    "shop": "turngate.envs.web.shop.scenario:ShopScenario",
-    "miniwob": "turngate.envs.web.miniwob.scenario:MiniwobScenario",
-    "web_site": "turngate.envs.web.own.scenario:OwnScenario",
+    "shop": "turngate.envs.web.generated.shop.scenario:ShopScenario",
+    "miniwob": "turngate.envs.web.loaders.miniwob.scenario:MiniwobScenario",
+    "web_site": "turngate.envs.web.loaders.own.scenario:OwnScenario",
 }
 """The entry of ``Task.private`` that says of which kind a task is → the class of its scenario."""
 

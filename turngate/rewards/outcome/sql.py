@@ -138,7 +138,7 @@ def execution_match(
     ``predicted=None`` means that the query failed, and earns 0; ``gold=None`` (the gold query failed) and a gold
     without rows, which any query without rows would equal, give None: drop the task. ``faithful=True`` compares sets
     as BIRD does (https://arxiv.org/abs/2305.03111): repetitions and order are ignored, and two empty results are equal.
-    Columns have to stand in order; ``turngate.envs.sql.compare`` also tries other column orders.
+    Columns have to stand in order; ``turngate.envs.sql.engine.compare`` also tries other column orders.
     """
     if gold is None or not (gold or faithful):
         return None

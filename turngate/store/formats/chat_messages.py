@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from turngate.store.formats.fields import BadRecord, Plain
-from turngate.tools.notations import NOTATIONS
-from turngate.tools.notations.base import THOUGHT, Unreadable
+from turngate.tools.formats import TOOL_FORMATS
+from turngate.tools.formats.base import THOUGHT, Unreadable
 from turngate.types import JSON, Action, Evidence, Observation, Trajectory, Turn
 
 Row: TypeAlias = dict[str, Plain]
@@ -57,12 +57,12 @@ def before_calls(action: Action) -> str:
     if not action.calls:
         return action.text
     first = []
-    for notation in NOTATIONS.values():
+    for tool_format in TOOL_FORMATS.values():
         try:
-            _, body = notation.split(action.text)
+            _, body = tool_format.split(action.text)
         except Unreadable:
             continue
-        place = notation.begins(body)
+        place = tool_format.begins(body)
         if 0 <= place < len(body) and action.text.endswith(body):
             first.append(len(action.text) - len(body) + place)
     return action.text[: min(first)].rstrip("\n") if first else ""

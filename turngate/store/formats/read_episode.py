@@ -1,8 +1,8 @@
 """From chat messages to an episode: what every reader of a foreign format ends with.
 
 A turn is one message of the assistant; the messages before it, since the one before that, are its observation. What was
-said apart from calls is written down in one text, the calls in Hermes notation behind it, as for the policies that play
-on a server. Equal histories are equal states, which is all that a log tells about states.
+said apart from calls is written down in one text, the calls in Hermes tool format behind it, as for the policies that
+play on a server. Equal histories are equal states, which is all that a log tells about states.
 
 Facts that are recorded of every episode: ``parsed`` of each turn (whether its calls can be read), ``tool`` of each
 call, and ``answer``, the last message of the assistant if it calls nothing.
@@ -22,9 +22,9 @@ import numpy as np
 
 from turngate.store.formats.chat_messages import AFTER, SYSTEM, TOOLS, parts_of
 from turngate.store.formats.fields import MAX_MESSAGES, BadRecord, Fields, Plain
-from turngate.tools.notations import NOTATIONS
-from turngate.tools.notations.base import dump
-from turngate.tools.notations.hermes import BEGIN, END
+from turngate.tools.formats import TOOL_FORMATS
+from turngate.tools.formats.base import dump
+from turngate.tools.formats.hermes import BEGIN, END
 from turngate.types import (
     ANSWER,
     JSON,
@@ -286,4 +286,4 @@ def facts_of(values: Mapping[str, Plain] | None, by: str = "env") -> list[Eviden
     return [Evidence(name=name, value=value, by=by) for name, value in made.items()]  # type: ignore[arg-type]
 
 
-assert "hermes" in NOTATIONS
+assert "hermes" in TOOL_FORMATS

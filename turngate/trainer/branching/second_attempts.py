@@ -26,7 +26,8 @@ class RiseBranching(BranchingPart):
 
     Left out of the paper: how it learns, which is to imitate the best of several attempts, or a teacher's, at every
     state that was visited, weighted by reward, and to repeat that over iterations. Here attempts are learned from by
-    the credit rule, as other episodes are; stages with credit = "rise" and the aside "rise_teacher" do the rest.
+    the credit rule, as other episodes are; stages with credit = "rise" and the auxiliary loss "rise_teacher" do the
+    rest.
     """
 
     type: Literal["rise"] = "rise"

@@ -18,16 +18,16 @@ from turngate.trainer.credit.pay_sources import PAID, last_turns
 from turngate.types import FloatArray, TurnTable, derive_seed
 
 
-def check_controls(controls: Sequence[str], *, guide: str, asides: Sequence[str]) -> None:
+def check_controls(controls: Sequence[str], *, guide: str, auxiliary: Sequence[str]) -> None:
     """Raise ValueError for controls of a run that could learn from true results, although its credit is false.
 
-    A guide reads true scores when it decides which episodes are learned from, and an aside learns beside all credit. A
-    curriculum chooses among tasks alone, so it may stay: no episode of a task is preferred to another one.
+    A guide reads true scores when it decides which episodes are learned from, and an auxiliary loss learns beside all
+    credit. A curriculum chooses among tasks alone, so it may stay: no episode of a task is preferred to another one.
     """
-    if controls and asides:
+    if controls and auxiliary:
         raise ValueError(
-            f"controls cannot be made of a run with aside '{asides[0]}': it learns from true results or somebody "
-            "else's episodes, whatever credit says; leave controls out, or leave the aside out"
+            f"controls cannot be made of a run with auxiliary loss '{auxiliary[0]}': it learns from true results or somebody "
+            "else's episodes, whatever credit says; leave controls out, or leave the auxiliary loss out"
         )
     if controls and guide != "none":
         raise ValueError(

@@ -57,8 +57,8 @@ def empg(
 
     A is ``grpo(eps=eps)``; ``H̃`` is the mean entropy of a turn's tokens, scaled to [0, 1] by the smallest and largest:
     ``measured["entropy_N"]`` if it was measured, else its estimate ``measured["surprisal_N"]``;
-    ``g_t = exp(−k H̃_t) / mean exp(−k H̃)``. A last turn has no bonus. Smallest, largest and means are over the turns of
-    the whole batch, as published: credit of one task then depends on the others. ``scope="cohort"`` takes them per
+    ``g_t = exp(−k H̃_t) / mean exp(−k H̃)``. A last turn has no bonus. Smallest, largest and means are over the turns
+    of the whole batch, as published: credit of one task then depends on the others. ``scope="cohort"`` takes them per
     cohort.
 
     Source: https://arxiv.org/abs/2509.09265, k = k_next = 1, ζ=0.05. Known weakness: the final subtraction of the mean

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from turngate.envs.search.closed_book import closed_book, is_search
+from turngate.envs.search.loaders.closed_book import closed_book, is_search
 from turngate.errors import ConfigError
 from turngate.trainer.curriculum.base import Places, Supply
 from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart

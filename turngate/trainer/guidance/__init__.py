@@ -10,7 +10,7 @@ never asks a guide.
   ``reflect``: retries from a turn; ``screening``: more episodes for some tasks.
 """
 
-from turngate.agents.forced import Entry, Forced
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need, NoGuide, NoGuidePart, Remembering
 from turngate.trainer.guidance.experience import MemoryGuide, MemoryGuidePart
 from turngate.trainer.guidance.hindsight import HindsightPart
@@ -33,7 +33,6 @@ __all__ = [
     "AcnchorPart",
     "BreadPart",
     "Entry",
-    "Forced",
     "G2rpoAPart",
     "GhpoPart",
     "Guide",
@@ -52,6 +51,7 @@ __all__ = [
     "OraclePrefixPart",
     "PilotPart",
     "Plan",
+    "PrefixTurns",
     "QuestAPart",
     "ReflectPart",
     "Remembering",

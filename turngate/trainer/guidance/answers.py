@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from turngate.agents.forced import Entry, Forced
-from turngate.agents.lent import Lent
+from turngate.agents.handoff import Handoff
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.part_calls import Unusable, handed, ignored, instance_of, metrics_of, shown, text, whole
 from turngate.trainer.guidance.base import Guide
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import Action, Guidance, Metrics, ScoredGroup, Task
 
 GUIDE = "guide"
-_PLAN = "a Plan, Plan(entries=[…]), with a Guidance, a Forced, a Lent or None for each episode, at least one"
+_PLAN = "a Plan, Plan(entries=[…]), with a Guidance, a PrefixTurns, a Handoff or None for each episode, at least one"
 
 
 def first_wave(guide: Guide, task: Task, group_size: int) -> Plan:
@@ -66,13 +66,13 @@ def _entry(entry: object, name: str) -> Entry:
         return None
     if isinstance(entry, Guidance):
         return _guidance(entry, name)
-    if isinstance(entry, Forced):
+    if isinstance(entry, PrefixTurns):
         turns = [entry.turns] if isinstance(entry.turns, str) else entry.turns  # a text is a sequence of texts, too
         known = all(isinstance(turn, str) or (isinstance(turn, Action) and turn.cut_off) for turn in turns)
         if turns is not entry.turns or not known or not all(isinstance(key, str) for key in entry.keys):
             raise Unusable(f"turns of {name} are {shown(entry.turns)}")
         return replace(entry, guidance=_guidance(entry.guidance, name))
-    if isinstance(entry, Lent) and callable(getattr(entry.actor, "act", None)):
+    if isinstance(entry, Handoff) and callable(getattr(entry.actor, "act", None)):
         return replace(entry, guidance=_guidance(entry.guidance, name))
     raise Unusable(f"{name} is {shown(entry)}")
 

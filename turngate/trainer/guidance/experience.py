@@ -10,11 +10,7 @@ from pydantic import Field
 
 from turngate.rewards.judge import Fault, read_object
 from turngate.trainer.guidance.base import Helpers
-from turngate.trainer.guidance.plan import Plan
-from turngate.trainer.guidance.results import solved
-from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
-from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
-from turngate.trainer.memory import (
+from turngate.trainer.guidance.experience_memory import (
     MOST_WORDS,
     Experience,
     Memory,
@@ -24,6 +20,10 @@ from turngate.trainer.memory import (
     recalled,
     shown_ids,
 )
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
+from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
 from turngate.types import JSON, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
 MOST_NEW = 2

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from turngate.agents.forced import Entry, Forced
-from turngate.agents.lent import Lent
+from turngate.agents.handoff import Handoff
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.envs.leak import held
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
@@ -61,16 +61,16 @@ class LeakGuard:
         return found
 
     def _allowed(self, task: Task, entry: Entry) -> Entry:
-        if entry is None or isinstance(entry, Lent):  # another policy acts: there is no text
+        if entry is None or isinstance(entry, Handoff):  # another policy acts: there is no text
             return entry
-        guidance = entry.guidance if isinstance(entry, Forced) else entry
+        guidance = entry.guidance if isinstance(entry, PrefixTurns) else entry
         text = storable(guidance.text)
         if self.refuses(text, task, kind=guidance.kind, level=guidance.level):
-            return replace(entry, guidance=replace(guidance, text="")) if isinstance(entry, Forced) else None
+            return replace(entry, guidance=replace(guidance, text="")) if isinstance(entry, PrefixTurns) else None
         if text == guidance.text:
             return entry
         kept = replace(guidance, text=text)
-        return replace(entry, guidance=kept) if isinstance(entry, Forced) else kept
+        return replace(entry, guidance=kept) if isinstance(entry, PrefixTurns) else kept
 
 
 class GuardedHelp:

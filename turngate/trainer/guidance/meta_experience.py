@@ -11,12 +11,12 @@ from pydantic import Field
 
 from turngate.rewards.judge import Fault, FaultKind, read_object
 from turngate.trainer.guidance.base import Helpers
+from turngate.trainer.guidance.experience_memory import MOST_WORDS, copied
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import solved, unguided
 from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
+from turngate.trainer.guidance.voices import other_voice
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
-from turngate.trainer.memory import MOST_WORDS, copied
-from turngate.trainer.voices import other_voice
 from turngate.types import Guidance, Metrics, ScoredGroup, Trajectory
 
 LESSON = "lesson"
@@ -65,8 +65,8 @@ class MetaExperiencePart(WritingGuidePart):
     writes a lesson; a few episodes then try it out. Those are learned from without the lesson.
 
     Source: https://arxiv.org/abs/2602.10224, where the model also imitates the text of validated lessons: add
-    [[aside]] type = "lessons". Where the environment has state keys the turn is found by comparing; else the model has
-    to find it.
+    [[auxiliary]] type = "lessons". Where the environment has state keys the turn is found by comparing; else the model
+    has to find it.
     """
 
     type: Literal["mel"] = "mel"

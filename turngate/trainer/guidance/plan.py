@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from turngate.agents.forced import Entry
+from turngate.agents.prefix_turns import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from turngate.agents.forced import Entry, Forced
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.errors import ConfigError
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need
 from turngate.trainer.guidance.plan import Plan
@@ -20,13 +20,13 @@ PREFIX = "prefix"
 """Kind of the guidance of an episode whose first turns are those of a solution; its level is how many."""
 
 
-def prefix(solution: Sequence[str], n: int, *, joins: bool = False) -> Forced | None:
+def prefix(solution: Sequence[str], n: int, *, joins: bool = False) -> PrefixTurns | None:
     """The first ``n`` turns of a solution, but never the last one; None = no turn is left of that."""
     n = min(n, len(solution) - 1)
     if n < 1:
         return None
     guidance = Guidance(kind=PREFIX, level=n, text="", source="oracle", joins=joins)
-    return Forced(turns=tuple(solution[:n]), guidance=guidance)
+    return PrefixTurns(turns=tuple(solution[:n]), guidance=guidance)
 
 
 # --- levels side by side ---------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class OraclePrefix(Guide):
         return half_begun(prefix(solution_of(self._helpers, task), self._turns), group_size)
 
 
-def half_begun(begun: Forced | None, group_size: int) -> Plan:
+def half_begun(begun: PrefixTurns | None, group_size: int) -> Plan:
     """Half of the siblings begin after the prefix, the others at the start; all of them without a prefix."""
     guided = group_size // 2
     return Plan(entries=[*[begun] * guided, *[None] * (group_size - guided)])

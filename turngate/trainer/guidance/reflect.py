@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from turngate.agents.branches import root
-from turngate.agents.forced import Forced
 from turngate.agents.given import given_again
+from turngate.agents.prefix_turns import PrefixTurns
 from turngate.errors import ConfigError
 from turngate.parts import import_object
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
@@ -31,19 +31,20 @@ def retry_from(
     strip: bool,
     siblings: Sequence[Trajectory] = (),
     temperature: float | None = None,
-) -> Forced:
+) -> PrefixTurns:
     """The same episode up to ``turn``, then the policy goes on, with ``note`` before it.
 
     The environment begins as it did there, and its states are compared up to the pivot. ``siblings``: all episodes of
-    the task, which a branch needs, because its environment began with another one. ``temperature``: see ``Forced``.
-    Raises ValueError for a turn that the trajectory does not have, and for a branch without its parent.
+    the task, which a branch needs, because its environment began with another one. ``temperature``: see
+    ``PrefixTurns``. Raises ValueError for a turn that the trajectory does not have, and for a branch without its
+    parent.
     """
     known = {one.id: one for one in siblings}
     if trajectory.parent is not None and trajectory.parent[0] not in known:
         raise ValueError(f"'{trajectory.id}' branched off '{trajectory.parent[0]}'; give all siblings of the task")
     if not 0 <= turn < len(trajectory.turns):
         raise ValueError(f"turn {turn} to try again from; '{trajectory.id}' has {len(trajectory.turns)} turns")
-    return Forced(
+    return PrefixTurns(
         turns=tuple(map(given_again, trajectory.turns[:turn])),
         keys=tuple(one.observation.state_key for one in trajectory.turns[1 : turn + 1]),
         guidance=Guidance(

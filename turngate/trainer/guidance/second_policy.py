@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from turngate.agents.lent import Actor, Lent, ModelActor, ScriptActor
+from turngate.agents.handoff import Actor, Handoff, ModelActor, ScriptActor
 from turngate.errors import ConfigError
 from turngate.parts import when_used
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
@@ -67,8 +67,8 @@ class SecondPolicy(Guide):
         turns = 1 + derive_seed(self._helpers.seed, "second policy", task.id, self._steps) % part.most
         guidance = Guidance(kind=f"second_policy_{part.acts}", level=turns, text="", source="guide")
         span = (0, turns) if part.acts == "first" else (turns, None)
-        lent = Lent(actor=self._actor or self._oracle(task), guidance=guidance, first=span[0], until=span[1])
-        return Plan(entries=[*[None] * (group_size - n), *[lent] * n])
+        handoff = Handoff(actor=self._actor or self._oracle(task), guidance=guidance, first=span[0], until=span[1])
+        return Plan(entries=[*[None] * (group_size - n), *[handoff] * n])
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """One more step is over."""

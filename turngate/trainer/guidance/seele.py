@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from turngate.agents.forced import Entry
+from turngate.agents.prefix_turns import Entry
 from turngate.errors import ConfigError
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need
 from turngate.trainer.guidance.plan import Plan

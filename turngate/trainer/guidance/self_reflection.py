@@ -14,8 +14,8 @@ from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.reflect import retry_from
 from turngate.trainer.guidance.results import solved, unguided
 from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
+from turngate.trainer.guidance.voices import other_voice
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
-from turngate.trainer.voices import other_voice
 from turngate.types import Metrics, ScoredGroup, Task, Trajectory, derive_seed
 
 OUTCOMES = ("success", "success_but_inefficient", "failure")
@@ -64,7 +64,7 @@ class SelfReflectionPart(WritingGuidePart):
     """R3L: half of the siblings play; a model reflects on each, and those that it does not call a success are tried
     again from the turn that it names, with its suggestion. Both are compared, from that turn on (credit "r3l").
 
-    Source: https://arxiv.org/abs/2601.03715, where the policy reflects (speaker.type = "policy"). There good
+    Source: https://arxiv.org/abs/2601.03715, where the policy reflects (text_model.type = "policy"). There good
     reflections and retries that keep the suggestion are learned from as well; here only the retry without it. Guide
     "reflect" takes turn and note from a fact instead.
     """

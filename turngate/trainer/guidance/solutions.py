@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from turngate.agents.forced import Entry, Forced
+from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.errors import ConfigError
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need
 from turngate.trainer.guidance.plan import Plan
@@ -148,10 +148,10 @@ class QuestA(Guide):
 # --- whole solutions -------------------------------------------------------------------------------------------------
 
 
-def expert_row(solution: Sequence[str]) -> Forced:
+def expert_row(solution: Sequence[str]) -> PrefixTurns:
     """An episode that is a solution from beginning to end, compared with the policy's own episodes."""
     guidance = Guidance(kind="expert", level=len(solution), text="", source="expert", joins=True)
-    return Forced(turns=tuple(solution), guidance=guidance, whole=True)
+    return PrefixTurns(turns=tuple(solution), guidance=guidance, whole=True)
 
 
 class LuffyPart(GuidePart):

@@ -13,8 +13,8 @@ from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import all_failed, n_unguided, solved, unguided
 from turngate.trainer.guidance.transcripts import Piece, begun, facts_of, prompt_of, steps_of
+from turngate.trainer.guidance.voices import other_voice
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
-from turngate.trainer.voices import other_voice
 from turngate.types import Guidance, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
 HelpKind: TypeAlias = Literal["plan", "feedback", "pointer"]
@@ -35,9 +35,9 @@ class TeacherPart(WritingGuidePart):
     """Agent-RLVR: where all siblings fail, a teacher sees one of the failures and writes a plan, feedback or a pointer,
     with which a second group tries again. It is learned from without the text.
 
-    Source: https://arxiv.org/abs/2506.11425, which learns from pairs of a success and a failure by DPO: add aside
-    "pairs" for these. Here the second group is learned from like any other, with a baseline of its own. That the text
-    is left out is our choice.
+    Source: https://arxiv.org/abs/2506.11425, which learns from pairs of a success and a failure by DPO: add auxiliary
+    loss "pairs" for these. Here the second group is learned from like any other, with a baseline of its own. That the
+    text is left out is our choice.
     """
 
     type: Literal["teacher"] = "teacher"
@@ -122,5 +122,5 @@ def solution_piece(helpers: Helpers, task: Task) -> list[Piece]:
 
 def refused(text: str, task: Task, helpers: Helpers) -> bool:
     """Whether a text that was written for the agent gives its task away (see ``turngate.envs.leak``), or speaks in
-    another voice (see ``turngate.trainer.voices``)."""
+    another voice (see ``turngate.trainer.guidance.voices``)."""
     return bool(held(text, helpers.secrets(task), task.prompt)) or other_voice(text)

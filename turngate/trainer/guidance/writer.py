@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import model_validator
 
 from turngate.agents.rollout import Player
-from turngate.judging import Ask, JudgePart, JudgeSettings, PolicyJudge, Reply, Speaker
+from turngate.judging import Ask, JudgePart, JudgeSettings, PolicyJudge, Reply, TextModel
 from turngate.part_calls import handed_later, ignored
 from turngate.rewards.judge import Fault, FaultKind
 from turngate.rewards.judge.replies import is_refusal
@@ -32,9 +32,9 @@ _OF_JUDGES = ("votes", "vote_temperature", "doubt", "canary_share", "canary_min"
 class Writer:
     """A model that writes texts for a guide; ``settings`` says how long it may take and how long a text may be."""
 
-    def __init__(self, speaker: Speaker, settings: JudgeSettings) -> None:
+    def __init__(self, text_model: TextModel, settings: JudgeSettings) -> None:
         self.settings = settings
-        self._speaker = speaker
+        self._text_model = text_model
         self._counts: Counter[str] = Counter()
 
     async def write(self, prompts: Mapping[str, str], *, seed: int) -> dict[str, str]:
@@ -44,9 +44,9 @@ class Writer:
         faults: list[Fault] = []
         queue = iter(sorted(prompts))
         try:
-            async with asyncio.TaskGroup() as lanes:
-                for _ in range(min(len(prompts), self._speaker.lanes)):
-                    lanes.create_task(self._lane(queue, prompts, texts, faults, seed))
+            async with asyncio.TaskGroup() as concurrency:
+                for _ in range(min(len(prompts), self._text_model.concurrency)):
+                    concurrency.create_task(self._slot(queue, prompts, texts, faults, seed))
         except BaseExceptionGroup as errors:
             first = errors.exceptions[0]
             raise first from first.__cause__
@@ -64,10 +64,10 @@ class Writer:
         counts, self._counts = self._counts, Counter()
         return {f"guide/writer_{name}": float(counts[name]) for name in ("asked", "unreachable", "cut_off")}
 
-    async def _lane(
+    async def _slot(
         self, queue: Iterator[str], prompts: Mapping[str, str], texts: dict[str, str], faults: list[Fault], seed: int
     ) -> None:
-        async with self._speaker.lane():
+        async with self._text_model.slot():
             for name in queue:
                 reply = await self._reply(name, prompts[name], seed)
                 if reply.fault is None:
@@ -91,17 +91,17 @@ class Writer:
             last = attempt + 1 == settings.attempts or time.monotonic() + pause_s >= end_s
             if reply.fault is None or not reply.again or last:
                 return reply
-            await self._speaker.outside(asyncio.sleep(pause_s))
+            await self._text_model.outside(asyncio.sleep(pause_s))
         raise AssertionError("the last attempt returns")
 
     async def _say(self, ask: Ask, limit_s: float) -> Reply:
         try:
             async with asyncio.timeout(limit_s):
-                reply = await self._speaker.say(ask)
+                reply = await self._text_model.say(ask)
         except TimeoutError:
             return Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail=f"no reply within {limit_s:.3g} s"))
         if reply.fault is not None and reply.fault.kind is FaultKind.CUT_OFF:
-            detail = f"it was longer than {ask.max_tokens} tokens; raise guide.speaker.max_tokens"
+            detail = f"it was longer than {ask.max_tokens} tokens; raise guide.text_model.max_tokens"
             return Reply(fault=Fault(kind=FaultKind.CUT_OFF, detail=detail), again=False)
         if reply.fault is None and is_refusal(reply.text):
             return Reply(fault=Fault(kind=FaultKind.REFUSAL, detail=reply.text[:200]))
@@ -122,21 +122,21 @@ class WritingGuidePart(GuidePart):
     """A guide in which a model writes words. A subclass sets ``type`` and writes ``open``, which returns a
     ``WritingGuide``."""
 
-    speaker: JudgePart = PolicyJudge()
+    text_model: JudgePart = PolicyJudge()
     """Who writes: "policy" (the model that is trained, with its current weights), "model" (another one in this
     process) or "server". Of a judge's settings those about time, length, temperature and limit have an effect."""
 
     @model_validator(mode="after")
     def _is_no_judge(self) -> Any:
-        if idle := sorted(self.speaker.model_fields_set.intersection(_OF_JUDGES) & _changed(self.speaker)):
-            raise ValueError(f"speaker.{idle[0]} has no effect: a model that writes for a guide judges nothing")
+        if idle := sorted(self.text_model.model_fields_set.intersection(_OF_JUDGES) & _changed(self.text_model)):
+            raise ValueError(f"text_model.{idle[0]} has no effect: a model that writes for a guide judges nothing")
         return self
 
 
-def _changed(speaker: JudgePart) -> set[str]:
+def _changed(text_model: JudgePart) -> set[str]:
     """The settings that are not as by default; a config that was written back names them all."""
-    fields = type(speaker).model_fields
-    return {name for name in _OF_JUDGES if getattr(speaker, name) != fields[name].default}
+    fields = type(text_model).model_fields
+    return {name for name in _OF_JUDGES if getattr(text_model, name) != fields[name].default}
 
 
 @asynccontextmanager
@@ -145,8 +145,8 @@ async def opened_writer(part: GuidePart, player: Player) -> AsyncIterator[Writer
     if not isinstance(part, WritingGuidePart):
         yield None
         return
-    async with part.speaker.speaker(player) as speaker:
-        yield Writer(speaker, part.speaker)
+    async with part.text_model.text_model(player) as text_model:
+        yield Writer(text_model, part.text_model)
 
 
 async def prepare(guide: Guide, writer: Writer | None, tasks: Sequence[Task], *, seed: int) -> None:

@@ -84,10 +84,10 @@ class ALol(Objective):
 
 
 class NoObjective(Objective):
-    """No policy loss: the run learns by its asides alone, for instance from pairs.
+    """No policy loss: the run learns by its auxiliary losses alone, for instance from pairs.
 
     Episodes are played, scored and recorded as ever, and none of them reaches credit. Each step makes one update with
-    what its asides teach, and none where they teach nothing.
+    what its auxiliary losses teach, and none where they teach nothing.
     """
 
     type: Literal["none"] = "none"

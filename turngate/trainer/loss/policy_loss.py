@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from turngate.errors import ConfigError
 from turngate.parts import when_used
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
 from turngate.trainer.loss.answers import (
     Needing,
     gain_of_tokens,

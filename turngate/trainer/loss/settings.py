@@ -60,7 +60,7 @@ class LossSettings(BaseModel):
 
     @property
     def is_off(self) -> bool:
-        """Whether there is no policy loss: nothing but asides is learned."""
+        """Whether there is no policy loss: nothing but auxiliary losses is learned."""
         return isinstance(self.objective, NoObjective)
 
     @model_validator(mode="after")

@@ -31,7 +31,7 @@ class GtrClipped(Objective):
     with aggregate "turn". A turn without a thought is all action.
 
     Source: GTR, https://arxiv.org/abs/2503.08525, and its code: λ 0.5, clip 0.1, largest 10. Its thoughts are corrected
-    by aside "gtr".
+    by auxiliary loss "gtr".
     """
 
     type: Literal["gtr"] = "gtr"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast, runtime_ch
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import when_used
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
 from turngate.types import Metrics
 
 if TYPE_CHECKING:

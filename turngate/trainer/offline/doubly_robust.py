@@ -1,9 +1,9 @@
 """Doubly robust estimators: importance sampling of what a model of the values does not explain.
 
-``model_q_BT`` is Q̂(h_t, a_t) of the action that was taken and ``model_v_BT`` is V̂(h_t) = E_{a~π} Q̂(h_t, a); both are 0
-after the end of an episode, and from a model that was not fitted to the same episode. If the ratios are right the first
-estimator is unbiased whatever the model says, and if the model is right too its weights multiply nothing but noise of
-the environment. Rows, rewards and ratios are those of ``importance``.
+``model_q_BT`` is Q̂(h_t, a_t) of the action that was taken and ``model_v_BT`` is V̂(h_t) = E_{a~π} Q̂(h_t, a); both are
+0 after the end of an episode, and from a model that was not fitted to the same episode. If the ratios are right the
+first estimator is unbiased whatever the model says, and if the model is right too its weights multiply nothing but
+noise of the environment. Rows, rewards and ratios are those of ``importance``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from turngate.trainer.offline.importance import Sums, log_weights, mean, quotien
 def doubly_robust(
     log_ratio_BT: Float64Array, reward_BT: Float64Array, model_q_BT: Float64Array, model_v_BT: Float64Array
 ) -> Sums:
-    """``mean_i X_{i,0}`` with ``X_t = V̂_t + ρ_t (r_t + X_{t+1} − Q̂_t)`` (Jiang and Li 2016, arXiv 1511.03722, eq. 10).
+    """``mean_i X_{i,0}`` with ``X_t = V̂_t + ρ_t (r_t + X_{t+1} − Q̂_t)`` (Jiang and Li 2016, arXiv 1511.03722, eq.
+    10).
 
     With Q̂ = V̂ = 0 it is ``importance.per_decision``. Raises ShapeError.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
+from turngate.trainer.batch.pack import only_segments
 from turngate.trainer.learner import Measuring
-from turngate.trainer.pack import only_segments
 from turngate.types import Batch, Metrics
 
 MAX_LOG_RATIO = 20.0

@@ -11,12 +11,12 @@ import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.errors import EstimateRefused
+from turngate.trainer.batch.pack import pack, rows
 from turngate.trainer.credit.cohorts import Float64Array
 from turngate.trainer.learner import Measuring
 from turngate.trainer.offline.estimates import LoggedTurns, numbered
 from turngate.trainer.offline.importance import turn_log_ratio
 from turngate.trainer.offline.usable import BRANCHED, GUIDED, unlike, unsampled
-from turngate.trainer.pack import pack, rows
 from turngate.types import Score, ScoredGroup, Source, Trajectory, Turn
 
 _EPISODES_AT_ONCE = 256

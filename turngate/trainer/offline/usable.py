@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from turngate.agents.chat import Chat
-from turngate.trainer.contexts import EXPERT, without_hint
+from turngate.trainer.batch.contexts import EXPERT, without_hint
 from turngate.types import EndedBy, Source, Trajectory
 
 GUIDED, BRANCHED = "guided", "branched"

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from turngate.trainer.batch.pack import boundaries, pack, rows
 from turngate.trainer.learner import Learner
-from turngate.trainer.pack import boundaries, pack, rows
 from turngate.types import Batch, FloatArray, IntArray, Metrics, ScoredGroup, Trajectory, TurnTable
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]

@@ -15,7 +15,7 @@ from turngate.agents.policies.forward import precision_of
 from turngate.agents.policies.gpu import suit
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
-from turngate.trainer.contexts import Origin
+from turngate.trainer.batch.contexts import Origin
 from turngate.trainer.learner import Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
 from turngate.trainer.torch.packing import Packer, Packing

@@ -25,7 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError, RunError, TurngateError
-from turngate.trainer.torchrun import Place
+from turngate.trainer.torch.place import Place
 
 T = TypeVar("T")
 _UNTIL_CALLED = timedelta(days=365)  # how long a process waits for its next call, while episodes are played

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from turngate.envs.code.engine.workspace import Changes
 from turngate.envs.code.grading.suspects import ENDS, LOADS, REACHES
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.workspace import Changes
 
 Class: TypeAlias = Literal["patching", "forging", "looking up", "telling runs apart", "breaking the grader"]
 CLASSES: tuple[Class, ...] = ("patching", "forging", "looking up", "telling runs apart", "breaking the grader")

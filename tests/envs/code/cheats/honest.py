@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import count
 
-from turngate.envs.code.families import FAMILIES
-from turngate.envs.code.families.family import Bug, BugFamily, FunctionForm
-from turngate.envs.code.generate import build, draft
+from turngate.envs.code.generated.families import FAMILIES
+from turngate.envs.code.generated.families.family import Bug, BugFamily, FunctionForm
+from turngate.envs.code.generated.generate import build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.seeded_random import SeededRandom
 

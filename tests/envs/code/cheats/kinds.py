@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.envs.code.sums import put
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.engine.calibrate import settle
+from turngate.envs.code.generated.mutation.mutate import apply, mutations
+from turngate.envs.code.generated.mutation.packages import open_package
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.loaders import quixbugs
-from turngate.envs.code.mutation.mutate import apply, mutations
-from turngate.envs.code.mutation.packages import open_package
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.settle import settle
 from turngate.envs.code.sources import GeneratedCode
 
 KINDS = ("generated list", "generated number", "quixbugs data", "quixbugs graph", "mutation")

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.envs.code.cheats.cheat import Cheat
-from turngate.envs.code.grading.bench import Bench, put, run_tests
+from turngate.envs.code.engine.workspace import Changes
 from turngate.envs.code.grading.grade import TreeChange, grade
+from turngate.envs.code.grading.grading_sandbox import Bench, put, run_tests
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.rubric import RESOLVED
-from turngate.envs.code.workspace import Changes
 from turngate.errors import AgentFault, EnvError, UserError
 from turngate.types import JSON
 

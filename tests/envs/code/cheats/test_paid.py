@@ -17,8 +17,8 @@ from tests.envs.code.cheats.corpus import CHEATS, kinds_of
 from tests.envs.code.cheats.honest import generated
 from tests.envs.code.cheats.kinds import KINDS, problems
 from tests.envs.code.cheats.measure import RUNS, SHORT_S, bare, paid, private_bench, try_cheat
+from turngate.envs.code.engine.workspace import Changes
 from turngate.envs.code.grading.suspects import suspects
-from turngate.envs.code.workspace import Changes
 
 
 @pytest.fixture(scope="module")

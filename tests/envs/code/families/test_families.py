@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from turngate.envs.code.families import FAMILIES
-from turngate.envs.code.families.family import BugFamily
-from turngate.envs.code.generate import MODULE, TESTS, BugDraft, build, draft
+from turngate.envs.code.generated.families import FAMILIES
+from turngate.envs.code.generated.families.family import BugFamily
+from turngate.envs.code.generated.generate import MODULE, TESTS, BugDraft, build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.seeded_random import SeededRandom

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.envs.code.grading.alter import alter, alterable
+from turngate.envs.code.grading.altered_tests import alter, alterable
 from turngate.envs.code.grading.nearby import other_literal
 
 MODULE = "def helper():\n    assert f(1) == 2\n\n\nclass TestA:\n    def test_é(self):\n        {}\n"

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.envs.code.asking import asked_holds, record
-from turngate.envs.code.grading.asked import ask_module, holds
+from turngate.envs.code.grading.extracted_asserts import ask_module, holds
 from turngate.envs.code.grading.folding import Approx, NotData, fold
 from turngate.envs.code.grading.inside.turngate_asking import encoded
 from turngate.envs.code.grading.returned import DEPTH, Claim, read_answers

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
+from turngate.envs.code.engine.calibrate import flaky, settle, steady
 from turngate.envs.code.grading.grade import ladder
 from turngate.envs.code.grading.junit import Report, fallen, match, read_report
 from turngate.envs.code.grading.protect import sort_changes
 from turngate.envs.code.grading.suspects import TOO_DEEP, suspects
 from turngate.envs.code.hints import changed_functions, first_hunk, hints, written
 from turngate.envs.code.problem import Problem, unified
-from turngate.envs.code.settle import flaky, settle, steady
 from turngate.envs.leak import held
 from turngate.errors import ConfigError, TaskRefused
 

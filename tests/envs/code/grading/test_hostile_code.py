@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.envs.code.conftest import BUG, make_problem
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.engine.calibrate import settle
 from turngate.envs.code.grading.grade import measure
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.grading.protect import Sorted
-from turngate.envs.code.settle import settle
 
 REPORTS = """
 import os, sys

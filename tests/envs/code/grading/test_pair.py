@@ -13,12 +13,12 @@ from dataclasses import replace
 import pytest
 
 from tests.envs.code.conftest import BUG, REPAIR, make_problem
+from turngate.envs.code.engine.calibrate import check_paid, settle
 from turngate.envs.code.grading.forms import alterable_functions
 from turngate.envs.code.grading.grade import measure
 from turngate.envs.code.grading.junit import FIXED, Report
 from turngate.envs.code.grading.pair import Halves, RunPair, halves, n_pairs, told
 from turngate.envs.code.grading.protect import Sorted
-from turngate.envs.code.settle import check_paid, settle
 from turngate.errors import TaskRefused
 
 T = "test_solution.py::test_"

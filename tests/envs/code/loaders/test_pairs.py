@@ -20,8 +20,8 @@ from tests.envs.code.loaders.pairs_on_disk import (
     TAIL_BUG,
     write,
 )
-from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.forms import asked_form
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.loaders.history import MAX_BYTES
 from turngate.errors import DataError

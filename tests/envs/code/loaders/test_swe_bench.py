@@ -29,7 +29,7 @@ from tests.envs.code.loaders.repository import (
     row,
     write_rows,
 )
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.grading.junit import match
 from turngate.envs.code.loaders import LoadedProblems, swe_bench
 from turngate.envs.code.loaders.history import MAX_BYTES, History

@@ -10,15 +10,15 @@ from random import Random
 import pytest
 
 from tests.envs.code.sums import FILES, INFO, MODULE, TESTS, put
+from turngate.envs.code.generated.mutation import harvest as harvesting
+from turngate.envs.code.generated.mutation.coverage import measure
+from turngate.envs.code.generated.mutation.harvest import Spot, draw, harvest, spots_of
+from turngate.envs.code.generated.mutation.holdback import hold_back, without
+from turngate.envs.code.generated.mutation.measured import Measured, Pristine
+from turngate.envs.code.generated.mutation.mutate import Mutation
+from turngate.envs.code.generated.mutation.packages import MAX_TREE_BYTES, fetch, open_package, unpack
+from turngate.envs.code.generated.mutation.suite import Function
 from turngate.envs.code.grading.junit import Report
-from turngate.envs.code.mutation import harvest as harvesting
-from turngate.envs.code.mutation.coverage import measure
-from turngate.envs.code.mutation.harvest import Spot, draw, harvest, spots_of
-from turngate.envs.code.mutation.holdback import hold_back, without
-from turngate.envs.code.mutation.measured import Measured, Pristine
-from turngate.envs.code.mutation.mutate import Mutation
-from turngate.envs.code.mutation.packages import MAX_TREE_BYTES, fetch, open_package, unpack
-from turngate.envs.code.mutation.suite import Function
 from turngate.errors import ConfigError, DataError, TaskRefused
 
 # --- packages ---------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_a_package_whose_tests_never_pass_is_refused(package, bench):
 
 
 def test_a_package_whose_coverage_cannot_be_read_is_refused(package, bench, monkeypatch):
-    monkeypatch.setattr("turngate.envs.code.mutation.suite.MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("turngate.envs.code.generated.mutation.suite.MAX_LOG_BYTES", 10)
     with pytest.raises(TaskRefused, match=r"what its tests do is not known: .* more than 10 bytes"):
         measure(package, bench, repetitions=1)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.envs.code.mutation.mutate import MAX_TOGETHER, OPERATORS, Mutation, apply, mutations
+from turngate.envs.code.generated.mutation.mutate import MAX_TOGETHER, OPERATORS, Mutation, apply, mutations
 from turngate.errors import ConfigError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.envs.code.sums import put
-from turngate.envs.code.mutation.settings import PytestSettings, settings_of
+from turngate.envs.code.generated.mutation.settings import PytestSettings, settings_of
 from turngate.errors import TaskRefused
 
 ADDOPTS = "-m 'not stress' -q --cov=sums --cov-report term -n auto --deselect tests/test_a.py::test_x --runslow -x"

@@ -7,13 +7,13 @@ import pytest
 
 from tests.envs.code.sums import FILES, TESTS, put
 from tests.helpers.command_line import turngate
-from turngate.envs.code.mutation import coverage as measuring
-from turngate.envs.code.mutation import harvest as harvesting
-from turngate.envs.code.mutation import suite as running
-from turngate.envs.code.mutation.coverage import SLOW, STUCK, TOO_MANY, TRIMMED, UNREACHED, measure
-from turngate.envs.code.mutation.harvest import harvest
-from turngate.envs.code.mutation.packages import open_package
-from turngate.envs.code.mutation.suite import Ran, Suite, run_suite
+from turngate.envs.code.generated.mutation import coverage as measuring
+from turngate.envs.code.generated.mutation import harvest as harvesting
+from turngate.envs.code.generated.mutation import suite as running
+from turngate.envs.code.generated.mutation.coverage import SLOW, STUCK, TOO_MANY, TRIMMED, UNREACHED, measure
+from turngate.envs.code.generated.mutation.harvest import harvest
+from turngate.envs.code.generated.mutation.packages import open_package
+from turngate.envs.code.generated.mutation.suite import Ran, Suite, run_suite
 from turngate.envs.code.taskset import problems_of
 from turngate.errors import TaskRefused
 

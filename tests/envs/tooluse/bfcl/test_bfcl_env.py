@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.envs.tooluse.bfcl.bfcl_envs import hermes, make, oracle, play
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 
 
 @pytest.fixture(scope="module")

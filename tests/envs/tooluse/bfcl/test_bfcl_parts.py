@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import turngate
 from tests.envs.tooluse.bfcl.bfcl_envs import make
-from turngate.envs.tooluse.bfcl.functions import gold_call, tool_of_doc
-from turngate.envs.tooluse.bfcl.services import Services
-from turngate.envs.tooluse.bfcl.wheel import package_folder, service_class
+from turngate.envs.tooluse.loaders.bfcl.functions import gold_call, tool_of_doc
+from turngate.envs.tooluse.loaders.bfcl.services import Services
+from turngate.envs.tooluse.loaders.bfcl.wheel import package_folder, service_class
 from turngate.errors import AgentFault, ConfigError, DataError, TaskRefused
 from turngate.tools.arguments import BadArguments, typed
 
@@ -186,7 +186,7 @@ def test_the_installed_folder_can_be_named():
 
 
 def test_a_broken_row_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from turngate.envs.tooluse.bfcl import bfcl_rows
+    from turngate.envs.tooluse.loaders.bfcl import bfcl_rows
 
     name = "BFCL_v4_multi_turn_base.json"
     (tmp_path / "data" / "possible_answer").mkdir(parents=True)

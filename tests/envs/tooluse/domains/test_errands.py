@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.envs.tooluse.domains.play import domain, facts_of, goal_of, outcome_of, tasks_of
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 from turngate.envs.word_names import word_names
 from turngate.errors import UnknownName
 from turngate.types import Ending

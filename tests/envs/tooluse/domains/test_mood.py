@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.tooluse.domains.mood import BEGIN, emotion_after, mood, walks_away
+from turngate.envs.tooluse.generated.domains.mood import BEGIN, emotion_after, mood, walks_away
 
 
 def test_the_worked_example():

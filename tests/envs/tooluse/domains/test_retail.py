@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.envs.tooluse.domains.play import domain, facts_of, goal_of, outcome_of, tasks_of
-from turngate.envs.check import check_env
+from turngate.envs.check.check_env import check_env
 
 N = 8
 

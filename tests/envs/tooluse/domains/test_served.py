@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from turngate.envs.tooluse.domains.served import ServedGoal
-from turngate.envs.tooluse.goals import Finish
-from turngate.envs.tooluse.gold import GoldRun
+from turngate.envs.tooluse.engine.goals import Finish
+from turngate.envs.tooluse.engine.gold import GoldRun
+from turngate.envs.tooluse.generated.domains.served import ServedGoal
 from turngate.errors import UserError
 from turngate.types import ToolCall
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from turngate.envs.tooluse.domains.talk import Exchange, UserSheet
-from turngate.envs.tooluse.domains.users import ScriptedTalker, SimulatedUser
+from turngate.envs.tooluse.generated.domains.talk import Exchange, UserSheet
+from turngate.envs.tooluse.generated.domains.users import ScriptedTalker, SimulatedUser
 from turngate.errors import UserError
 
 SHEET = UserSheet(

@@ -6,8 +6,8 @@ from textwrap import dedent
 from typing import ClassVar, Literal
 
 import turngate
-from turngate.envs.tooluse.domains.talk import UserReply
-from turngate.envs.tooluse.domains.users import SimulatedUser
+from turngate.envs.tooluse.generated.domains.talk import UserReply
+from turngate.envs.tooluse.generated.domains.users import SimulatedUser
 
 BOOKINGS = {
     "F1": {"guest": "ada", "day": "monday", "price": 30, "seats": [1, 2]},

@@ -4,9 +4,9 @@ import unicodedata
 
 import pytest
 
-from turngate.envs.tooluse.goals import Finish
-from turngate.envs.tooluse.gold import GoldRun
-from turngate.envs.tooluse.tau.graded import TauGoal, WantedCall, state_of
+from turngate.envs.tooluse.engine.goals import Finish
+from turngate.envs.tooluse.engine.gold import GoldRun
+from turngate.envs.tooluse.loaders.tau.graded import TauGoal, WantedCall, state_of
 from turngate.types import ToolCall
 
 STATE = state_of({}, [])

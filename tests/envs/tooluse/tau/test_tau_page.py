@@ -4,8 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from turngate.envs.tooluse.tau.known_wrong import KNOWN_WRONG
-from turngate.envs.tooluse.tau.tau2_bench import NOT_PLAYED
+from turngate.envs.tooluse.loaders.tau.known_wrong import KNOWN_WRONG
+from turngate.envs.tooluse.loaders.tau.tau2_bench import NOT_PLAYED
 from turngate.run.environments import builder
 from turngate.sections import EnvSection
 

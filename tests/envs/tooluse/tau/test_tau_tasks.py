@@ -7,8 +7,8 @@ import pytest
 from tests.envs.tooluse.domains.play import facts_of
 from tests.envs.tooluse.tau.checkouts import RULES, SECRET, Guest, ferry, tau2_checkout, tau_bench_checkout
 from tests.helpers.chat_server import serving_prompts
-from turngate.envs.tooluse.tau import tau_sources
-from turngate.envs.tooluse.tau.known_wrong import KNOWN_WRONG, known_wrong
+from turngate.envs.tooluse.loaders.tau import tau_sources
+from turngate.envs.tooluse.loaders.tau.known_wrong import KNOWN_WRONG, known_wrong
 from turngate.errors import UserError
 
 

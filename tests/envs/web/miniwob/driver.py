@@ -12,9 +12,9 @@ from typing import Any
 from playwright.sync_api import Browser, Page, Playwright, Route
 
 from turngate.envs.web.engine.site_handler import SiteRequest
-from turngate.envs.web.miniwob.miniwob_site import HOST, MiniwobSite, url_of
-from turngate.envs.web.miniwob.page_guard import READ, PageReading, begin
-from turngate.envs.web.miniwob.page_steps import Oracle, PageStep
+from turngate.envs.web.loaders.miniwob.miniwob_site import HOST, MiniwobSite, url_of
+from turngate.envs.web.loaders.miniwob.page_guard import READ, PageReading, begin
+from turngate.envs.web.loaders.miniwob.page_steps import Oracle, PageStep
 
 SETTLE_MS = 500
 MAX_STEPS = 120

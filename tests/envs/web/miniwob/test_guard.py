@@ -6,10 +6,10 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.envs.web.miniwob.driver import Driver, launch
-from turngate.envs.web.miniwob.known_pages import all_pages
-from turngate.envs.web.miniwob.miniwob_site import url_of
-from turngate.envs.web.miniwob.page_guard import begin
-from turngate.envs.web.miniwob.page_steps import click, press
+from turngate.envs.web.loaders.miniwob.known_pages import all_pages
+from turngate.envs.web.loaders.miniwob.miniwob_site import url_of
+from turngate.envs.web.loaders.miniwob.page_guard import begin
+from turngate.envs.web.loaders.miniwob.page_steps import click, press
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.envs.web.miniwob.driver import Driver, launch
-from turngate.envs.web.miniwob.hints import hint, next_step
-from turngate.envs.web.miniwob.known_pages import NO_ORACLE, all_pages, page_of
-from turngate.envs.web.miniwob.oracles import ORACLES
-from turngate.envs.web.miniwob.page_steps import NoAnswer, PageStep, click, click_at, press
-from turngate.envs.web.miniwob.reward import reward_of
+from turngate.envs.web.loaders.miniwob.hints import hint, next_step
+from turngate.envs.web.loaders.miniwob.known_pages import NO_ORACLE, all_pages, page_of
+from turngate.envs.web.loaders.miniwob.oracles import ORACLES
+from turngate.envs.web.loaders.miniwob.page_steps import NoAnswer, PageStep, click, click_at, press
+from turngate.envs.web.loaders.miniwob.reward import reward_of
 
 SEEDS = 5
 

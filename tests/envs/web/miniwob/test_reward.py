@@ -2,7 +2,7 @@
 
 import pytest
 
-from turngate.envs.web.miniwob.reward import is_right, reward_of
+from turngate.envs.web.loaders.miniwob.reward import is_right, reward_of
 
 
 def test_a_worked_number():

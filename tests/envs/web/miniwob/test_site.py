@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 
 from turngate.envs.web.engine.site_handler import SiteRequest
-from turngate.envs.web.miniwob import miniwob_site
-from turngate.envs.web.miniwob.miniwob_site import HOST, MiniwobSite, html_folder, policy_of, url_of
+from turngate.envs.web.loaders.miniwob import miniwob_site
+from turngate.envs.web.loaders.miniwob.miniwob_site import HOST, MiniwobSite, html_folder, policy_of, url_of
 from turngate.errors import MissingExtra
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from turngate.envs.web.miniwob.few_problems import FEW
-from turngate.envs.web.miniwob.known_pages import TWO_HALVES, all_pages
-from turngate.envs.web.miniwob.oracles import ORACLES
-from turngate.envs.web.miniwob.sources import ONE, PRIVATE_KEY, MiniwobSource
+from turngate.envs.web.loaders.miniwob.few_problems import FEW
+from turngate.envs.web.loaders.miniwob.known_pages import TWO_HALVES, all_pages
+from turngate.envs.web.loaders.miniwob.oracles import ORACLES
+from turngate.envs.web.loaders.miniwob.sources import ONE, PRIVATE_KEY, MiniwobSource
 from turngate.errors import UnknownName
 
 

@@ -7,8 +7,8 @@ from urllib.parse import urlencode, urljoin
 from xml.etree import ElementTree
 
 from turngate.envs.web.engine.site_handler import SiteRequest, SiteResponse
-from turngate.envs.web.shop.records import PlanStep
-from turngate.envs.web.shop.shop_site import START_URL, ShopSite
+from turngate.envs.web.generated.shop.records import PlanStep
+from turngate.envs.web.generated.shop.shop_site import START_URL, ShopSite
 
 ROLES = {"search": "searchbox", "text": "textbox", "number": "spinbutton", "radio": "radio"}
 

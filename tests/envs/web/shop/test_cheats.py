@@ -10,11 +10,11 @@ import pytest
 
 from tests.envs.web.shop.form_driver import Browser
 from turngate.envs.web.engine.site_handler import SiteRequest
-from turngate.envs.web.shop.catalogue import catalogue
-from turngate.envs.web.shop.generate import ShopTasks
-from turngate.envs.web.shop.records import Family, ShopTask, shop_task
-from turngate.envs.web.shop.shop_site import START_URL, ShopSite
-from turngate.envs.web.shop.shop_tables import contents
+from turngate.envs.web.generated.shop.catalogue import catalogue
+from turngate.envs.web.generated.shop.generate import ShopTasks
+from turngate.envs.web.generated.shop.records import Family, ShopTask, shop_task
+from turngate.envs.web.generated.shop.shop_site import START_URL, ShopSite
+from turngate.envs.web.generated.shop.shop_tables import contents
 
 FORM = "application/x-www-form-urlencoded"
 Outcome: TypeAlias = Literal["nothing", "solved", "unsolved", "framed"]

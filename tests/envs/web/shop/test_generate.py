@@ -11,13 +11,13 @@ import sys
 import pytest
 
 from turngate.envs.tasks import TaskSourcePart
-from turngate.envs.web.shop.catalogue import LEAST, catalogue
-from turngate.envs.web.shop.generate import ShopTasks
-from turngate.envs.web.shop.goods import CATEGORIES
-from turngate.envs.web.shop.records import LEVEL_OF, Family, ShopTask, shop_task
-from turngate.envs.web.shop.shop_site import ShopSite
-from turngate.envs.web.shop.shop_source import ShopSource
-from turngate.envs.web.shop.wants import conditions, fits, n_conditions
+from turngate.envs.web.generated.shop.catalogue import LEAST, catalogue
+from turngate.envs.web.generated.shop.generate import ShopTasks
+from turngate.envs.web.generated.shop.goods import CATEGORIES
+from turngate.envs.web.generated.shop.records import LEVEL_OF, Family, ShopTask, shop_task
+from turngate.envs.web.generated.shop.shop_site import ShopSite
+from turngate.envs.web.generated.shop.shop_source import ShopSource
+from turngate.envs.web.generated.shop.wants import conditions, fits, n_conditions
 from turngate.errors import ConfigError, UnknownName
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from tests.envs.web.shop.form_driver import Browser
 from tests.envs.web.shop.test_cheats import a_task, line, order, other_choice
-from turngate.envs.web.shop.catalogue import catalogue
-from turngate.envs.web.shop.facts import EVIDENCE, OF_EPISODES, OF_TURNS, end_facts, turn_facts
-from turngate.envs.web.shop.grading import said_impossible
-from turngate.envs.web.shop.shop_site import Seen, ShopSite
-from turngate.envs.web.shop.wants import conditions
-from turngate.envs.web.shop.webshop import type_factor, webshop_reward
+from turngate.envs.web.generated.shop.catalogue import catalogue
+from turngate.envs.web.generated.shop.facts import EVIDENCE, OF_EPISODES, OF_TURNS, end_facts, turn_facts
+from turngate.envs.web.generated.shop.grading import said_impossible
+from turngate.envs.web.generated.shop.shop_site import Seen, ShopSite
+from turngate.envs.web.generated.shop.wants import conditions
+from turngate.envs.web.generated.shop.webshop import type_factor, webshop_reward
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from tests.envs.web.shop.form_driver import Browser
 from turngate.envs.leak import held
-from turngate.envs.web.shop.generate import ShopTasks
-from turngate.envs.web.shop.grading import Grade
-from turngate.envs.web.shop.hints import LEVELS, shop_hint
-from turngate.envs.web.shop.records import LEVEL_OF, Family, ShopTask, shop_task
-from turngate.envs.web.shop.shop_site import ShopSite
+from turngate.envs.web.generated.shop.generate import ShopTasks
+from turngate.envs.web.generated.shop.grading import Grade
+from turngate.envs.web.generated.shop.hints import LEVELS, shop_hint
+from turngate.envs.web.generated.shop.records import LEVEL_OF, Family, ShopTask, shop_task
+from turngate.envs.web.generated.shop.shop_site import ShopSite
 
 
 def played(task: ShopTask) -> tuple[Grade, ShopSite]:

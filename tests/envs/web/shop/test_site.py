@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.envs.web.shop.form_driver import Browser
 from tests.envs.web.shop.test_cheats import a_task, in_cart, token, without_answer
 from turngate.envs.web.engine.site_handler import SiteRequest
-from turngate.envs.web.shop.generate import ShopTasks
-from turngate.envs.web.shop.markup import Html, tag
-from turngate.envs.web.shop.records import PlanStep, ShopTask, shop_task
-from turngate.envs.web.shop.shop_site import START_URL, Seen, ShopSite
-from turngate.envs.web.shop.shop_tables import contents
+from turngate.envs.web.generated.shop.generate import ShopTasks
+from turngate.envs.web.generated.shop.markup import Html, tag
+from turngate.envs.web.generated.shop.records import PlanStep, ShopTask, shop_task
+from turngate.envs.web.generated.shop.shop_site import START_URL, Seen, ShopSite
+from turngate.envs.web.generated.shop.shop_tables import contents
 from turngate.errors import ConfigError
 from turngate.types import Task
 
@@ -205,8 +205,8 @@ def test_a_task_of_another_site_is_refused() -> None:
 
 def test_starlette_is_loaded_with_the_first_shop_only() -> None:
     code = (
-        "import sys, turngate.envs.web.shop.shop_site, turngate.envs.web.shop.generate; "
-        "import turngate.envs.web.shop.shop_source; "
+        "import sys, turngate.envs.web.generated.shop.shop_site, turngate.envs.web.generated.shop.generate; "
+        "import turngate.envs.web.generated.shop.shop_source; "
         "sys.exit('starlette' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,5 @@
-"""The forms in which the tests of a problem are run: as they are, asked (``asked.py``), altered (``alter.py``)."""
+"""The forms in which the tests of a problem are run: as they are, asked (``extracted_asserts.py``), altered
+(``altered_tests.py``)."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from turngate.envs.code.grading.alter import alter, alterable, inherited
-from turngate.envs.code.grading.asked import AskedPlace, ask_module, holds
+from turngate.envs.code.grading.altered_tests import alter, alterable, inherited
+from turngate.envs.code.grading.extracted_asserts import AskedPlace, ask_module, holds
 from turngate.envs.code.grading.junit import Report, Status
 from turngate.envs.code.problem import Problem, Texts
 

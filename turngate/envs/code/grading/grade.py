@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.engine.workspace import Changes
 from turngate.envs.code.grading.forms import function_of
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.grading.junit import FIXED, KEPT, Report
 from turngate.envs.code.grading.pair import n_pairs, told
 from turngate.envs.code.grading.protect import Sorted, sort_changes
@@ -14,7 +15,6 @@ from turngate.envs.code.grading.suspects import ENDS, suspects
 from turngate.envs.code.hints import changed_functions
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.rubric import EMPTY_PATCH, NOT_SUBMITTED, RESOLVED, TESTS_FAIL
-from turngate.envs.code.workspace import Changes
 from turngate.types import Evidence
 
 

@@ -22,11 +22,11 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.engine.calibrate import check_paid, settle
+from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.loaders.history import Change, History
 from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.settle import check_paid, settle
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import ConfigError, DataError, TaskRefused, UnknownName
 from turngate.problems import of_row

@@ -7,9 +7,9 @@ QuixBugs, as published:
     python_programs/node.py            shown with each        json_testcases/NAME.json      data of a test, if any
 
 The data of a test is written into the test itself, in the place of the one call of a function of ``load_testdata``:
-then it is known which values are expected, and they need not be shown to the code (``grading/asked.py``). The tests
-choose by ``pytest.use_correct`` and ``pytest.run_slow``; both are set to False. Programs named X_test are drivers of X
-and left out.
+then it is known which values are expected, and they need not be shown to the code (``grading/extracted_asserts.py``).
+The tests choose by ``pytest.use_correct`` and ``pytest.run_slow``; both are set to False. Programs named X_test are
+drivers of X and left out.
 
 Plain, for files of one's own:
 

@@ -1,0 +1,1 @@
+"""``check_env``: whether an environment keeps the rules that training relies on."""

@@ -1,0 +1,1 @@
+"""Where an agent works on code, and where its work is measured."""

@@ -1,0 +1,1 @@
+"""Endless repair problems: families of short modules, and mutations of real code."""

@@ -1,0 +1,1 @@
+"""Documents, the passages that they are cut into, and retrievers."""

@@ -1,0 +1,84 @@
+"""How passages are found, as a config names it: ``retriever = "bm25"``.
+
+A retriever holds its index and is asked from several threads at once. One that cannot answer raises
+``RetrieverFailed``; the environment then ends the episode as unusable, or tells the agent, as its setting says.
+"""
+
+from __future__ import annotations
+
+import builtins
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from typing import ClassVar, Protocol, Self
+
+from turngate.envs.search.engine.passages import Corpus, Hit
+from turngate.errors import EnvError
+from turngate.parts import Part, import_object
+
+SHIPPED = (
+    "turngate.envs.search.engine.bm25:Bm25Retriever",
+    "turngate.envs.search.engine.dense:DenseRetriever",
+    "turngate.envs.search.engine.dense:HybridRetriever",
+    "turngate.envs.search.engine.remote:ServerRetriever",
+    "turngate.envs.search.engine.self_search:SelfSearch",
+    "turngate.envs.search.engine.tantivy_index:TantivyRetriever",
+    "turngate.judging.written_passages:WrittenPassages",
+)
+"""The retrievers that ship."""
+
+
+class RetrieverFailed(EnvError):
+    """A retriever did not answer, or what it answered cannot be read."""
+
+
+class Retriever(Protocol):
+    """Finds passages. Any thread may ask it."""
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """At most ``k`` passages, the best first; none where nothing fits. Raises RetrieverFailed."""
+        ...
+
+    def close(self) -> None:
+        """Free what it holds. Safe to repeat."""
+        ...
+
+
+class RetrieverPart(Part):
+    """A retriever as a config names it. A subclass sets ``type`` and its settings and writes ``open``."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "retriever"
+    local: ClassVar[bool] = True
+    """Whether it searches the documents of the task; else somebody else's, and the task needs none."""
+    finds: ClassVar[bool] = True
+    """Whether its passages are those of documents. Else they are written, no others can be opened, and each environment
+    opens, and closes, a retriever of its own."""
+
+    @property
+    def outside(self) -> str:
+        """What outside of the environment answers a query, in words; "" where the same query finds the same."""
+        return ""
+
+    @classmethod
+    def find(cls, name: str) -> builtins.type[Self]:
+        """The class of the part called ``name``; see ``Part.find``."""
+        _define_shipped()
+        return super().find(name)
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """Every name that can be written without a path."""
+        _define_shipped()
+        return super().names()
+
+    @abstractmethod
+    def open(self, corpus: Corpus | None) -> Retriever:
+        """The retriever, with its index of ``corpus`` (None only where not ``local``)."""
+
+
+@cache
+def _define_shipped() -> None:
+    """Import the modules of the retrievers that ship."""
+    for path in SHIPPED:
+        import_object(path)

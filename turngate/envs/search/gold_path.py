@@ -1,0 +1,67 @@
+"""What solves a question about documents: what it is about, where that stands, and how to get there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from turngate.envs.search.engine.index_cache import Library
+from turngate.envs.search.loaders.nugget_rows import nugget_text
+from turngate.envs.search.retrieval_facts import Sought, bears_answer
+from turngate.types import Task
+
+
+def steps_of(sought: Sought) -> dict[str, tuple[str, ...]]:
+    """What each document of the path says that leads on."""
+    following = [(name,) for name in sought.between] + [sought.answers]
+    return dict(zip(sought.path, following, strict=False))
+
+
+def in_order(sought: Sought) -> list[str]:
+    """What is needed: documents of the path in its order, then the others."""
+    return sorted(sought.gold, key=lambda name: sought.path.index(name) if name in sought.path else len(sought.path))
+
+
+def title_of(found: Library, name: str) -> str:
+    """The title of a document; its name without one."""
+    parts = found.corpus.documents.get(name.partition("#")[0], ()) if found.corpus else ()
+    return (parts[0].title if parts else "") or name
+
+
+def bearing(found: Library, name: str, says: Sequence[str]) -> str:
+    """The passage of a gold document that says one of ``says``; its first one if none does. A gold passage is itself.
+
+    Without the documents at hand, the name of the document is all that is known.
+    """
+    parts = found.corpus.documents.get(name, ()) if found.corpus else ()
+    if not parts:
+        return name
+    return next((part.id for part in parts if bears_answer([part.text], says)), parts[0].id)
+
+
+def from_memory(found: Library, sought: Sought) -> Iterator[str]:
+    """Queries, and the passages that an agent would write after each who knew the documents by heart."""
+    says = {**dict.fromkeys(sought.gold, sought.answers), **steps_of(sought)}
+    if found.corpus is None:
+        return
+    for name in sought.gold:
+        passage = found.corpus.by_id[bearing(found, name, says[name])]
+        title = passage.title or name
+        yield f"search {title}"
+        yield f"{title}: {' '.join(passage.text.split())}"
+
+
+def whole_answer(task: Task) -> str:
+    """All nuggets of a task, one after the other: an answer that is right."""
+    return " ".join(nugget_text(one) for one in task.private["nuggets"])
+
+
+def sought_of(task: Task) -> Sought:
+    """What a task is about."""
+    private = task.private
+    return Sought(
+        answers=tuple(private["gold"]),
+        gold=tuple(private.get("documents", ())),
+        path=tuple(private.get("path", ())),
+        between=tuple(private.get("between", private.get("titles", ())[1:] if private.get("path") else ())),
+        open_ended=bool(private.get("nuggets")) and not private["gold"],
+    )

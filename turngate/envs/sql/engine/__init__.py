@@ -1,0 +1,1 @@
+"""Databases as an agent uses them: copies, limits, queries and their results."""

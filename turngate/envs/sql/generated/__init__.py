@@ -1,0 +1,1 @@
+"""Endless questions about made-up databases."""

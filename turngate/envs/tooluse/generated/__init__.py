@@ -1,0 +1,1 @@
+"""Endless tasks of tool use."""

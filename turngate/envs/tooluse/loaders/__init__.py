@@ -1,0 +1,1 @@
+"""Tasks of others: τ-bench, the Berkeley leaderboard, files of JSON lines."""

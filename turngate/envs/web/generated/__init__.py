@@ -1,0 +1,1 @@
+"""Sites that are made up here, with endless tasks."""

@@ -1,0 +1,1 @@
+"""Sites of others: MiniWoB++, and your own."""

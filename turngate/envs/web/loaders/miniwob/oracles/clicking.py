@@ -1,0 +1,185 @@
+"""Pages that are solved by clicking what the question names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from turngate.envs.web.loaders.miniwob.page_steps import (
+    Look,
+    NoAnswer,
+    Oracle,
+    PageStep,
+    attributes,
+    boxes,
+    click,
+    click_at,
+    count,
+    nth_with,
+    texts,
+    utterance,
+    wait,
+)
+
+QUOTED = re.compile(r'"(.*)"')
+
+
+def asked(look: Look, pattern: re.Pattern[str] = QUOTED, group: int = 1) -> str:
+    """The part of the question that ``pattern`` finds. Raises NoAnswer."""
+    found = pattern.search(utterance(look))
+    if found is None:
+        raise NoAnswer(f"the question '{utterance(look)}' is not put as {pattern.pattern}")
+    return found.group(group).strip()
+
+
+def clicks_text(selector: str, pattern: re.Pattern[str] = QUOTED) -> Oracle:
+    """Click the element of ``selector`` whose text is asked for."""
+
+    def play(look: Look) -> Iterator[PageStep]:
+        yield click(selector, nth_with(texts(look, selector), asked(look, pattern), selector))
+
+    return play
+
+
+def clicks(selector: str) -> Oracle:
+    """Click the first element of ``selector``."""
+
+    def play(look: Look) -> Iterator[PageStep]:
+        yield click(selector)
+
+    return play
+
+
+def click_dialog_2(look: Look) -> Iterator[PageStep]:
+    """Click a button of the dialog, or the "x" in its corner."""
+    label = asked(look)
+    if label == "x":
+        yield click(".ui-dialog-titlebar button")
+    else:
+        yield click(".ui-dialog-buttonset button", nth_with(texts(look, ".ui-dialog-buttonset button"), label))
+
+
+def click_button_sequence(look: Look) -> Iterator[PageStep]:
+    """ONE, then TWO; the page marks what has been clicked."""
+    if attributes(look, "#subbtn", "data-tampered") == [None]:
+        yield click("#subbtn")
+    yield click("#subbtn2")
+
+
+def button_delay(look: Look) -> Iterator[PageStep]:
+    """ONE, then as many seconds as are asked for, then TWO."""
+    if attributes(look, "#subbtn", "data-tampered") != [None]:
+        yield click("#subbtn2")
+        return
+    began = look.js("Date.now()")
+    yield click("#subbtn")
+    seconds = int(asked(look, re.compile(r"wait (\d+) seconds")))
+    left = int(seconds * 1000 - (look.js("Date.now()") - began))
+    if left > 0:
+        yield wait(left)
+    yield click("#subbtn2")
+
+
+def click_tab(look: Look) -> Iterator[PageStep]:
+    """Click a tab by its number."""
+    yield click("#area ul a", nth_with(texts(look, "#area ul a"), asked(look, re.compile(r"on (Tab #\d)"))))
+
+
+def click_widget(look: Look) -> Iterator[PageStep]:
+    """Click a widget of a kind."""
+    kind = {"radio": "[type=radio]", "checkbox": "[type=checkbox]", "text": "[type=input]"}.get(asked(look))
+    yield click(f".widget input{kind}" if kind else f".widget {asked(look)}")
+
+
+def click_color(look: Look) -> Iterator[PageStep]:
+    """Click the box of a colour; a colour is compared as the browser paints it."""
+    wanted = asked(look, re.compile(r"Click on the (.*) colored box"))
+    colours = [style and style.split(":")[1].strip(" ;") for style in attributes(look, "#area .color", "style")]
+    if wanted not in colours:
+        raise NoAnswer(f"no box is {wanted}, only {colours}")
+    yield click("#area .color", colours.index(wanted))
+
+
+def focus_text_2(look: Look) -> Iterator[PageStep]:
+    """Focus a field by its number."""
+    yield click("#area input", int(asked(look, re.compile(r"(\d)(st|nd|rd)"))) - 1)
+
+
+def grid_coordinate(look: Look) -> Iterator[PageStep]:
+    """Click a point of the grid; x grows to the right and y upwards, from -2 to 2."""
+    x, y = (int(one) for one in asked(look, re.compile(r"\((.*)\)")).split(","))
+    middles = [box.middle for box in boxes(look, "svg circle")]
+    columns, rows = (sorted({round(middle[axis], 1) for middle in middles}) for axis in (0, 1))
+    yield click_at(columns[x + 2], rows[2 - y])
+
+
+def click_shades(look: Look) -> Iterator[PageStep]:
+    """Select the boxes in which one of the three basic colours is the strongest."""
+    wanted = ("red", "green", "blue").index(asked(look, re.compile(r"shades of (\w+)")))
+    painted = look.js(
+        "Array.from(document.querySelectorAll('#area span'), one => [getComputedStyle(one).backgroundColor, "
+        "one.classList.contains('selected')])"
+    )
+    for nth, (colour, is_selected) in enumerate(painted):
+        parts = [float(one) for one in re.findall(r"[\d.]+", colour)[:3]]
+        if (parts[wanted] == max(parts)) != is_selected:
+            yield click("#area span", nth)
+    yield click("#submit")
+
+
+def ascending_numbers(look: Look) -> Iterator[PageStep]:
+    """Click 1; then the others are covered, in the order in which the page holds them."""
+    numbers = texts(look, "svg text")
+    if numbers:
+        places = boxes(look, "svg text")
+        order = sorted(range(len(numbers)), key=lambda nth: int(numbers[nth]))
+        for nth in order:
+            yield click_at(*places[nth].middle)
+    else:
+        while count(look, "svg rect"):
+            yield click("svg rect")
+
+
+def hot_cold(look: Look) -> Iterator[PageStep]:
+    """Move over the area, in ever smaller steps around where it is less cold, and click where it is HOT."""
+    area = boxes(look, "#touch-area")[0]
+    degrees = ("ICE COLD", "COLD", "WARM", "HOT")
+    best, place = 0, area.middle
+    for far, by in ((80, 50), (40, 14), (9, 4)):  # half the width of what is searched, and the step
+        x, y = place
+        spots = [(x + dx, y + dy) for dx in range(-far, far + 1, by) for dy in range(-far, far + 1, by)]
+        for spot in sorted(spots, key=lambda spot: math.dist(spot, place)):
+            if not (0 < spot[0] - area.left < area.width and 0 < spot[1] - area.top < area.height):
+                continue
+            yield PageStep(kind="hover", point=spot)
+            degree = degrees.index("".join(texts(look, "#signal")))
+            if degree > best:
+                best, place = degree, spot
+                break
+        if best == len(degrees) - 1:
+            break
+    yield click_at(*place)
+
+
+ORACLES: dict[str, Oracle] = {
+    "click-test": clicks("#subbtn"),
+    "click-test-2": clicks_text("#area button", re.compile(r"button (\w+)")),
+    "click-test-transfer": clicks_text("#area button", re.compile(r"button (\w+)")),
+    "click-button": clicks_text("#area button"),
+    "unicode-test": clicks_text("#area button"),
+    "click-link": clicks_text("#area .alink"),
+    "click-dialog": clicks(".ui-dialog-titlebar button"),
+    "click-dialog-2": click_dialog_2,
+    "click-button-sequence": click_button_sequence,
+    "button-delay": button_delay,
+    "click-tab": click_tab,
+    "click-widget": click_widget,
+    "click-color": click_color,
+    "focus-text": clicks("#tt"),
+    "focus-text-2": focus_text_2,
+    "grid-coordinate": grid_coordinate,
+    "click-shades": click_shades,
+    "ascending-numbers": ascending_numbers,
+    "hot-cold": hot_cold,
+}

@@ -1,0 +1,132 @@
+"""A MiniWoB++ page as ``turngate/Web-v1`` plays it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from turngate.envs.web.engine.browser_session import BrowserSession
+from turngate.envs.web.engine.view import Box
+from turngate.envs.web.loaders.miniwob.hints import LEVELS, hint, next_step
+from turngate.envs.web.loaders.miniwob.known_pages import page_of
+from turngate.envs.web.loaders.miniwob.miniwob_site import HOST, MiniwobSite, url_of
+from turngate.envs.web.loaders.miniwob.oracles import ORACLES
+from turngate.envs.web.loaders.miniwob.page_guard import READ, PageReading, begin
+from turngate.envs.web.loaders.miniwob.page_steps import PageStep
+from turngate.envs.web.loaders.miniwob.reward import reward_of
+from turngate.envs.web.loaders.miniwob.sources import PRIVATE_KEY
+from turngate.envs.web.scenario import Hands, box_of
+from turngate.errors import EnvError
+from turngate.types import Evidence, Task
+
+
+class MiniwobScenario:
+    """See ``WebScenario``. The page says itself when it is done, and what that is worth."""
+
+    goal = "Do what the page asks for."
+    allowed: frozenset[str] = frozenset()
+
+    def __init__(self, task: Task) -> None:
+        self._page, self._seed, self._mode = json.loads(task.private[PRIVATE_KEY])
+        self._facts = page_of(self._page)
+        self._read: PageReading | None = None
+        self.sites = {HOST: MiniwobSite()}
+        self.ended = False
+
+    def begin(self, session: BrowserSession) -> str:
+        """Begin the page's episode with the seed of the task."""
+        session.open(url_of(self._page, self._mode))
+        session.evaluate(begin(self._seed), own_world=False)
+        return self._reading(session).utterance
+
+    def after_turn(self, session: BrowserSession) -> Iterable[Evidence]:
+        """Nothing but whether the page is done; then the episode ends."""
+        self._read = self._reading(session)
+        self.ended = self._read.done
+        return ()
+
+    def target(self, session: BrowserSession) -> Box | None:
+        """What the page's oracle would click now."""
+        step = next_step(self._page, _PageLook(session))
+        if step is None or step.kind not in ("click", "click_at"):
+            return None
+        if step.point is not None:
+            return box_of(session, f"document.elementFromPoint({step.point[0]}, {step.point[1]})")
+        return box_of(session, f"document.querySelectorAll({json.dumps(step.selector)})[{step.nth}]")
+
+    def state(self) -> str:
+        """Nothing: all that there is to know is on the page."""
+        return ""
+
+    def at_end(self, session: BrowserSession, answer: str | None) -> Iterable[Evidence]:
+        """By the page's own reward. A page that was left has none."""
+        read = self._read if self._read is not None and self._read.done else self._reading(session)
+        yield Evidence(name="solved", value=self._facts.is_right(read.raw))
+        yield Evidence(name="goal_share", value=reward_of(read.raw, full=self._facts.full, mode="partial"))
+        yield Evidence(name="raw_reward", value=reward_of(read.raw, mode="raw"))
+        yield Evidence(name="result_lost", value=not read.begun)
+
+    def oracle(self, hands: Hands) -> Iterator[str]:
+        """The actions of the page's oracle."""
+        if self._page not in ORACLES:
+            raise EnvError(f"the page '{self._page}' has no oracle: {self._facts.no_oracle}")
+        for step in ORACLES[self._page](_PageLook(hands.session)):
+            yield from _actions(step, hands)
+
+    def hint(self, level: int, first_page: Callable[[], BrowserSession]) -> str | None:
+        """What to do first on the page."""
+        return hint(self._page, _PageLook(first_page()), level) if 1 <= level <= LEVELS else None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _reading(self, session: BrowserSession) -> PageReading:
+        if not session.observe().url.startswith(f"http://{HOST}/miniwob/"):
+            return PageReading.of(None)
+        return PageReading.of(session.evaluate(READ, own_world=False))
+
+
+class _PageLook:
+    def __init__(self, session: BrowserSession) -> None:
+        self._session = session
+
+    def js(self, expression: str) -> Any:
+        return self._session.evaluate(expression, own_world=False)
+
+
+def _actions(step: PageStep, hands: Hands) -> Iterator[str]:
+    """The step as actions."""
+
+    def place(point: tuple[float, float] | None) -> str:
+        x, y = point or _middle(hands, step)
+        return f"{round(x)} {round(y)}"
+
+    match step.kind:
+        case "click" | "hover":
+            yield (
+                f"{step.kind} {hands.at(step.selector, step.nth)}" if step.selector else f"hover_at {place(step.point)}"
+            )
+        case "click_at":
+            yield f"click_at {place(step.point)}"
+        case "fill":
+            yield f"fill {hands.at(step.selector or '', step.nth)} {step.value}"
+        case "select":
+            yield f"select {hands.at(step.selector or '', step.nth)} {step.value}"
+        case "press":
+            if step.selector:
+                yield f"click {hands.at(step.selector, step.nth)}"
+            yield f"press {step.value}"
+        case "scroll":
+            yield f"scroll {step.value} {hands.at(step.selector or '', step.nth)}"
+        case "drag":
+            if step.via or step.to is None:
+                raise EnvError("the oracle drags over several places, for which there is no tool")
+            yield f"drag_at {place(step.point)} {place(step.to)}"
+        case "wait":
+            yield f"wait {step.value}"
+
+
+def _middle(hands: Hands, step: PageStep) -> tuple[float, float]:
+    ref = hands.at(step.selector or "", step.nth)
+    return next(element.box.centre for element in hands.view().elements() if element.ref == ref)

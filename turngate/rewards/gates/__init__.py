@@ -1,0 +1,1 @@
+"""Gates: what of an earned reward is paid."""

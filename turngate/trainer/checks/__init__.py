@@ -1,0 +1,1 @@
+"""What a training step checks: canaries, alarms, gradients, and what a learner returns."""

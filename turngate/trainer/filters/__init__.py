@@ -1,0 +1,1 @@
+"""Filters: which trajectories reach credit."""
