@@ -302,8 +302,8 @@ class Config(Section):
             return
         if not self.auxiliary:
             raise ValueError(
-                "loss.objective = 'none' learns nothing without an auxiliary loss; add one, for instance {type = \"pairs\", "
-                'winners = "all"}'
+                "loss.objective = 'none' learns nothing without an auxiliary loss; add one, for instance "
+                '{type = "pairs", winners = "all"}'
             )
         train, plain = self.train, type(self).model_fields["credit"].get_default(call_default_factory=True)
         useless = {

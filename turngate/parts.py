@@ -150,7 +150,9 @@ class Part(BaseModel):
     def group(cls) -> str:
         """The group of entry points in which other packages name their parts, for instance ``turngate.rewards``."""
         noun = cls.noun.replace(" ", "_")
-        return f"turngate.{noun[:-1]}ies" if noun.endswith("y") else f"turngate.{noun}s"
+        if noun.endswith("y"):
+            return f"turngate.{noun[:-1]}ies"
+        return f"turngate.{noun}{'es' if noun.endswith('s') else 's'}"
 
     @classmethod
     def _adopt(cls, name: str, found: object) -> builtins.type[Self]:

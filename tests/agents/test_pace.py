@@ -20,7 +20,7 @@ class Engine:
         await self.waiting[name]
 
     async def run(self):
-        while self.pace.concurrency:
+        while self.pace.slots:
             await self.pace.before_step()
             served, self.waiting = self.waiting, {}
             self.steps.append(sorted(served))
@@ -29,13 +29,13 @@ class Engine:
                 future.set_result(None)
 
     async def slot(self, name, n_turns, answer):
-        self.pace.concurrency += 1
+        self.pace.slots += 1
         try:
             for number in range(n_turns):
                 await self.pace.outside(answer(name, number))
                 await self.ask(name)
         finally:
-            self.pace.concurrency -= 1
+            self.pace.slots -= 1
 
 
 def record(pace, turns, answer):
@@ -79,10 +79,10 @@ def test_a_lane_rejoins_lag_steps_later():
         engine = Engine(pace)
 
         async def late():
-            pace.concurrency += 1
+            pace.slots += 1
             for _ in range(5):
                 await engine.ask("b")
-            pace.concurrency -= 1
+            pace.slots -= 1
 
         concurrency = [asyncio.create_task(late()), asyncio.create_task(engine.slot("a", 2, answers_after(0, 0)))]
         await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_an_error_outside_reaches_the_lane():
         raise OSError("no disk")
 
     async def go(pace):
-        pace.concurrency = 1
+        pace.slots = 1
         outside = asyncio.create_task(pace.outside(broken()))
         await asyncio.sleep(0)
         for _ in range(3):
@@ -130,13 +130,13 @@ def test_an_error_outside_reaches_the_lane():
 def test_a_cancelled_lane_is_not_counted_for_another():
     async def go():
         pace = FixedOrder(lag=9)
-        pace.concurrency = 2
+        pace.slots = 2
         never = asyncio.create_task(pace.outside(asyncio.Event().wait()))
         await asyncio.sleep(0)
         never.cancel()
         await asyncio.wait([never])
         assert never.cancelled()
-        pace.concurrency = 1
+        pace.slots = 1
         step = asyncio.create_task(pace.before_step())
         for _ in range(20):
             await asyncio.sleep(0)
@@ -150,14 +150,14 @@ def test_a_cancelled_lane_is_not_counted_for_another():
 def test_a_lane_that_is_cancelled_while_the_engine_waits_for_it_stops_nobody():
     async def go():
         pace = FixedOrder(0)
-        pace.concurrency = 1
+        pace.slots = 1
         never = asyncio.create_task(pace.outside(asyncio.Event().wait()))
         await asyncio.sleep(0)
         step = asyncio.create_task(pace.before_step())
         for _ in range(5):
             await asyncio.sleep(0)
         assert not step.done()
-        pace.concurrency = 0
+        pace.slots = 0
         never.cancel()
         await step
 

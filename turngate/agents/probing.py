@@ -92,7 +92,7 @@ async def probe(player: Player, asks: Sequence[Probe], *, seed: int) -> list[lis
 
     try:
         async with asyncio.TaskGroup() as slots:
-            for _ in range(min(sum(ask.n for ask in asks), policy.slots)):
+            for _ in range(min(sum(ask.n for ask in asks), policy.concurrency)):
                 slots.create_task(slot())
     except BaseExceptionGroup as errors:
         first = errors.exceptions[0]

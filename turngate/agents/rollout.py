@@ -273,7 +273,7 @@ class Player:
             raise ValueError(f"two episodes have the id '{twice[0]}'; ids must differ, for instance by sibling or seed")
         results: dict[str, Trajectory] = {}
         queue = list(episodes)
-        n_slots = min(len(episodes), self.policy.slots, worlds.size)
+        n_slots = min(len(episodes), self.policy.concurrency, worlds.size)
         try:
             async with asyncio.TaskGroup() as slots:
                 for _ in range(n_slots):

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Pace(ABC):
-    """Decides when slots rejoin the engine. ``concurrency``: how many there are; ``in_engine``: how many wait in the
+    """Decides when slots rejoin the engine. ``slots``: how many there are; ``in_engine``: how many wait in the
     engine."""
 
     def __init__(self) -> None:

@@ -55,8 +55,8 @@ def branch_episodes(
         playing = playing_policy(policy, config)
         if playing.player.chat.tool_format != tool_format:
             raise ReplayRefused(
-                f"'{policy}' writes calls in {playing.player.chat.tool_format or 'any'} tool format, recorded turns are in "
-                f"{tool_format or 'any'}; name a policy with the same chat template"
+                f"'{policy}' writes calls in {playing.player.chat.tool_format or 'any'} tool format, recorded turns "
+                f"are in {tool_format or 'any'}; name a policy with the same chat template"
             )
 
         async def work() -> Continued:

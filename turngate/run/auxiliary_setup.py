@@ -75,7 +75,7 @@ def auxiliary_of(
         tools=lambda task: [tool.schema for tool in environments.of(task).turn_spec.tools],
     )
     sources = {
-        part.type: handed("auxiliary", part.open, means, take=instance_of(AuxiliarySource), must="an AuxiliarySource")
+        part.type: handed(part.noun, part.open, means, take=instance_of(AuxiliarySource), must="an AuxiliarySource")
         for part in config.auxiliary
     }
     return AuxiliaryLosses(sources=sources, n_tokens=player.n_tokens)

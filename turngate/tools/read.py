@@ -85,7 +85,7 @@ def rewritten(text: str, tools: Sequence[Tool], tool_format: str) -> str:
 def tool_format_of(name: str) -> ToolFormat:
     """A tool format by its name. Raises UnknownName."""
     if name not in TOOL_FORMATS:
-        raise UnknownName("tool_format", name, TOOL_FORMATS)
+        raise UnknownName("tool format", name, TOOL_FORMATS)
     return TOOL_FORMATS[name]
 
 

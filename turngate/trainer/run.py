@@ -12,6 +12,7 @@ from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.run import Examining
 from turngate.part_calls import Unusable, handed, ignored
+from turngate.trainer.auxiliary.answers import AUXILIARY
 from turngate.trainer.auxiliary.learning import AuxiliaryLosses
 from turngate.trainer.batch.pack import Aggregate
 from turngate.trainer.branching.play import Trees
@@ -114,7 +115,7 @@ class Run:
             found["curriculum"] = self.curriculum
         for kind, source in self.auxiliary.sources.items():
             if isinstance(source, Remembering):
-                found[f"auxiliary_{kind}"] = _Memory("auxiliary", source)
+                found[f"auxiliary_{kind}"] = _Memory(AUXILIARY, source)
         return found
 
     @property

@@ -51,7 +51,7 @@ def complete(policy, *requests):
 
 def is_idle(policy):
     pace = policy._pace
-    return (pace.concurrency, pace.in_engine, policy._rows, policy._waiting, getattr(pace, "_away", [])) == (
+    return (pace.slots, pace.in_engine, policy._rows, policy._waiting, getattr(pace, "_away", [])) == (
         0,
         0,
         [],

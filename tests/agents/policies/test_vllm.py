@@ -89,7 +89,7 @@ def spoken(runner, policy, **sampling):
 
 def is_idle(policy):
     pace = policy._pace
-    return (pace.concurrency, pace.in_engine, policy._waiting, policy._at_work) == (0, 0, [], {})
+    return (pace.slots, pace.in_engine, policy._waiting, policy._at_work) == (0, 0, [], {})
 
 
 # --- 1: what is sampled ----------------------------------------------------------------------------------------------

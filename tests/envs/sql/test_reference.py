@@ -131,7 +131,9 @@ ANSWERS: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     ),
 }
 
-LINES = files("turngate.envs.sql").joinpath("reference_questions.jsonl").read_text(encoding="utf-8").splitlines()
+LINES = (
+    files("turngate.envs.sql.loaders").joinpath("reference_questions.jsonl").read_text(encoding="utf-8").splitlines()
+)
 QUESTIONS = {row["id"]: row for row in map(json.loads, LINES)}
 
 

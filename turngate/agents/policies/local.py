@@ -150,7 +150,7 @@ class LocalPolicy(PacedPolicy):
 
         Where memory ran out that is an OutOfMemory, which ends the run: the next episodes would need as much.
         """
-        while self._pace.concurrency:
+        while self._pace.slots:
             await self._pace.before_step()
             try:
                 self._step()
@@ -174,8 +174,8 @@ class LocalPolicy(PacedPolicy):
     def _failure(self, request: Request, error: Exception) -> PolicyError | OutOfMemory:
         if is_out_of_memory(error):
             return OutOfMemory(
-                f"the sampler ran out of memory with {len(self._rows)} episodes at once; lower policy.concurrency, which is "
-                f"{self.concurrency}, or policy.context"
+                f"the sampler ran out of memory with {len(self._rows)} episodes at once; lower policy.concurrency, "
+                f"which is {self.concurrency}, or policy.context"
             )
         return PolicyError(f"decoding turn {request.turn} of '{request.episode}' failed: {error!r}")
 

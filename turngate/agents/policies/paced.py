@@ -32,14 +32,14 @@ class PacedPolicy(Policy):
     async def slot(self) -> AsyncIterator[None]:
         """A slot is open: the engine works as long as one is. Waits while all are taken, also by other calls."""
         async with self._room:
-            self._pace.concurrency += 1
+            self._pace.slots += 1
             if self._working is None or self._working.done():
                 self._working = asyncio.get_running_loop().create_task(self._run())
             try:
                 yield
             finally:
-                self._pace.concurrency -= 1
-                if not self._pace.concurrency:
+                self._pace.slots -= 1
+                if not self._pace.slots:
                     await self._working
 
     async def outside(self, call: Awaitable[T]) -> T:
@@ -47,5 +47,5 @@ class PacedPolicy(Policy):
 
     def _need_slot(self) -> None:
         """Raise RuntimeError for a request without a slot, which would wait for ever."""
-        if not self._pace.concurrency:
+        if not self._pace.slots:
             raise RuntimeError("no slot is open, so nothing would be decoded; use 'async with policy.slot()'")

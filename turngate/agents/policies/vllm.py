@@ -195,7 +195,7 @@ class VLLMPolicy(PacedPolicy):
 
     async def _run(self) -> None:
         """Step the engine until no slot is open. What breaks ends the turns that were in it, typed; nobody hangs."""
-        while self._pace.concurrency:
+        while self._pace.slots:
             await self._pace.before_step()
             try:
                 await self._step()

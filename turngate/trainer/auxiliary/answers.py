@@ -15,10 +15,10 @@ from turngate.trainer.auxiliary.base import AuxiliaryRow, AuxiliaryRows, Auxilia
 from turngate.trainer.auxiliary.preference import Contrast
 from turngate.types import Metrics, ScoredGroup
 
-AUXILIARY = "auxiliary"
+AUXILIARY = "auxiliary loss"
 _ROWS = (
-    "AuxiliaryRows whose rows have ids and trained, equally many of both, the first not trained, and a teacher in all rows "
-    "or in none; or None"
+    "AuxiliaryRows whose rows have ids and trained, equally many of both, the first not trained, and a teacher in all "
+    "rows or in none; or None"
 )
 
 

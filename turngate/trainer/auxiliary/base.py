@@ -120,7 +120,7 @@ class AuxiliaryPart(Part):
     """Rows that are learned beside the episodes of a step. A subclass writes ``open``, which returns the source."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
-    noun: ClassVar[str] = "auxiliary"
+    noun: ClassVar[str] = "auxiliary loss"
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What every environment of the run must have for it: hints, solutions."""
     plays: ClassVar[bool] = True
@@ -150,7 +150,7 @@ def check_auxiliary(parts: Sequence[AuxiliaryPart], *, guide: str, learner: str,
     if kinds and learner == "frozen":
         raise ValueError(f"auxiliary loss '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
     if kinds and not steps:
-        raise ValueError("auxiliary loss has no effect with train.steps = 0; leave it out")
+        raise ValueError("an auxiliary loss has no effect with train.steps = 0; leave it out")
 
 
 class WeightedAuxiliaryPart(AuxiliaryPart):

@@ -80,8 +80,8 @@ class PairingPart(ComparingPart):
         """Raise ValueError where no episode with help can win, because there is no guide."""
         if self.winners == "guided" and guide == "none":
             raise ValueError(
-                f"auxiliary loss '{self.type}' has no effect: no episode has help that could win; set guide, for instance "
-                '{type = "teacher"}, or winners = "all"'
+                f"auxiliary loss '{self.type}' has no effect: no episode has help that could win; set guide, for "
+                'instance {type = "teacher"}, or winners = "all"'
             )
 
     def open(self, means: AuxiliaryContext) -> AuxiliarySource:
@@ -226,8 +226,8 @@ class ComparedEpisodes(AuxiliarySource):
         """Raise RunError if it never had anything to compare."""
         if not self._ever:
             raise RunError(
-                f"auxiliary loss '{self._comparing.type}' found no {self.unit} in any step, so it taught nothing; see its "
-                "settings (rule, min_gap, winners), or play tasks that sometimes succeed with more siblings "
+                f"auxiliary loss '{self._comparing.type}' found no {self.unit} in any step, so it taught nothing; see "
+                "its settings (rule, min_gap, winners), or play tasks that sometimes succeed with more siblings "
                 "(train.group_size)"
             )
 

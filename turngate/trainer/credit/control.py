@@ -26,8 +26,8 @@ def check_controls(controls: Sequence[str], *, guide: str, auxiliary: Sequence[s
     """
     if controls and auxiliary:
         raise ValueError(
-            f"controls cannot be made of a run with auxiliary loss '{auxiliary[0]}': it learns from true results or somebody "
-            "else's episodes, whatever credit says; leave controls out, or leave the auxiliary loss out"
+            f"controls cannot be made of a run with auxiliary loss '{auxiliary[0]}': it learns from true results or "
+            "somebody else's episodes, whatever credit says; leave controls out, or leave the auxiliary loss out"
         )
     if controls and guide != "none":
         raise ValueError(

@@ -82,7 +82,7 @@ _EXTENSIONS = (
 @cache
 def reference_tasks() -> tuple[Task, ...]:
     """The hand-checked questions, split "reference". Raises DataError for a line that is not as it should be."""
-    source = files("turngate.envs.sql").joinpath("reference_questions.jsonl")
+    source = files("turngate.envs.sql.loaders").joinpath("reference_questions.jsonl")
     lines = source.read_text(encoding="utf-8").splitlines()
     return tuple(_task(line, number) for number, line in enumerate(lines, start=1))
 
