@@ -22,7 +22,7 @@ VLLM_STAMP := $(VLLM_VENV)/stamp-$(shell printf '%s' '$(VLLM)' | tr -c 'A-Za-z0-
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming credit-study guidance-study offline-study tree-study sql-gates tool-use-study sql-study search-study test quick lint format bench lab clean system
+.PHONY: help demo farming credit-study guidance-study offline-study tree-study sql-gates tool-use-study sql-study search-study test quick lint format bench lab docs clean system
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,10 @@ bench: $(STAMPS)/dev ## speed of environments, sampling and everything between
 lab: $(STAMPS)/dev ## bias and sample size of every credit rule, by enumeration; rewrites docs/credit_lab.md in minutes
 	$(BIN)/python -m benchmarks.credit_lab
 
+docs: $(STAMPS)/docs ## the documentation as a site in build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "build/site/index.html; with search: $(BIN)/python -m http.server --directory build/site"
+
 clean: ## remove .venv, .venv-vllm and caches; runs/ stays
 	rm -rf $(VENV) $(VLLM_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
@@ -115,11 +119,16 @@ $(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
 	$(PIP) -e ".[train,plots]"
 	@touch $@
 
+$(STAMPS)/docs: $(STAMPS)/created pyproject.toml
+	@echo "installing what builds the documentation …"
+	$(PIP) -e ".[docs]"
+	@touch $@
+
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,gguf,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,web,bfcl,dev]"
+	$(PIP) -e ".[train,gguf,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,web,bfcl,docs,dev]"
 	$(PIP) --no-deps "$(BFCL)" # with its dependencies it would replace numpy
-	@touch $@ $(STAMPS)/demo
+	@touch $@ $(STAMPS)/demo $(STAMPS)/docs
 
 # vLLM pins its own torch, and its packages for images and sound have no build that fits the CPU's torch.
 $(VLLM_STAMP): $(STAMPS)/created

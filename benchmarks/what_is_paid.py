@@ -1,6 +1,6 @@
 """What grading of code repair pays: every cheat of the corpus on every kind of problem, and honest repairs.
 
-    python -m benchmarks.what_is_paid --csv docs/code_repair_cheats.csv --doc docs/code_repair.md
+    python -m benchmarks.what_is_paid --csv docs/data/code_repair_cheats.csv --doc docs/code_repair.md
     python -m benchmarks.what_is_paid --no-cheats --quixbugs QuixBugs --tasks task_set --doc docs/code_repair.md
 
 The first tries the cheats (tests/envs/code/cheats/) and repairs one generated problem of each family, level and kind of
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=Path, help="a task set made by `turngate tasks code`")
     parser.add_argument("--at-most", type=int, default=300, help="how many tasks of the set")
     parser.add_argument("--label", default=NOW, choices=(NOW, BEFORE))
-    parser.add_argument("--csv", type=Path, default=Path("docs/code_repair_cheats.csv"))
+    parser.add_argument("--csv", type=Path, default=Path("docs/data/code_repair_cheats.csv"))
     parser.add_argument("--doc", type=Path, help="the document whose tables are written")
     arguments = parser.parse_args()
     rows = {key(row): row for row in read(arguments.csv)}

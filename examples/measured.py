@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -49,9 +50,31 @@ def trials(played: Iterable[PlayedEvaluation], split: str, sampling: str, phase:
     )
 
 
-def episodes_file(file: Path) -> Path:
-    """Where a study whose results begin with ``file`` writes every evaluated episode."""
-    return file.with_name(f"{file.stem}_episodes.csv")
+@dataclass(frozen=True)
+class ResultFiles:
+    """Where a study writes its numbers and its figure: into ``data/`` and ``figures/`` of a folder, which are made."""
+
+    folder: Path
+    name: str
+
+    def __post_init__(self) -> None:
+        for file in (self.csv, self.figure):
+            file.parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def csv(self) -> Path:
+        """Every number."""
+        return self.folder / "data" / f"{self.name}.csv"
+
+    @property
+    def episodes(self) -> Path:
+        """Every evaluated episode."""
+        return self.folder / "data" / f"{self.name}_episodes.csv"
+
+    @property
+    def figure(self) -> Path:
+        """The curves."""
+        return self.folder / "figures" / f"{self.name}.png"
 
 
 def about(study: str, arguments: Sequence[str], times_s: Sequence[float], wall_s: float, at: str, load: float) -> str:

@@ -8,7 +8,7 @@ turns without success the episode is over. Four turns are enough if each halves 
 find out. The environment pays 1 for the number, and 0.1 for each bit by which an answer narrows down what is left.
 All 15 numbers are trained and tested, and both rules learn: the file shows the steps, not that one rule is better.
 
-What turngate adds to these steps is in docs/concepts.md: a real language model, gates, guidance, replay, scale.
+What turngate adds to these steps is in docs/contents.md: a real language model, gates, guidance, replay, scale.
 """
 
 import argparse

@@ -71,6 +71,8 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "bfcl_eval",
             "mpmath",
             "playwright",
+            "mkdocs",
+            "mkdocstrings",
         )
     },
 }
@@ -158,6 +160,8 @@ SLOW = """
     test_plugins.py
     test_readme.py
     test_rescoring.py
+    test_site.py::test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere
+    test_site.py::test_a_broken_link_fails_the_build
     trainer/credit/test_properties.py
     trainer/test_learner.py
     trainer/torch/test_fsdp.py

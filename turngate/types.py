@@ -55,39 +55,39 @@ def storable(text: str, most: int | None = None) -> str:
 class Task:
     """One problem. ``private`` (gold answers, hidden tests) never reaches an observation, a log or a prompt."""
 
-    id: str
-    env_id: str
-    prompt: str
-    private: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    hints: tuple[str, ...] = field(default=(), repr=False)
-    split: str = "train"
+    id: str  # unique within its environment; reports and commands name it by this
+    env_id: str  # under which its environment is registered, as in ``acme/Order-v0``
+    prompt: str  # the text of the problem; the environment decides what of it is shown
+    private: Mapping[str, Any] = field(default_factory=dict, repr=False)  # what grades it
+    hints: tuple[str, ...] = field(default=(), repr=False)  # texts that help, weakest first
+    split: str = "train"  # no question is in two splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What is new for the agent this turn. Equal environment states carry equal, non-empty ``state_key``."""
 
-    text: str
+    text: str  # what the agent reads
     images: tuple[bytes, ...] = ()  # PNG, JPEG, GIF, WebP, stored as they are; a policy of text alone refuses them
-    state_key: str = ""
+    state_key: str = ""  # where equal, equal actions lead to equal results; "" = unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call that the parser found in an action."""
 
-    name: str
-    arguments: Mapping[str, Any]
+    name: str  # that of the tool
+    arguments: Mapping[str, Any]  # name → value, as it was written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """What the agent wrote, and what the parser made of it. ``text`` is byte for byte what the model wrote."""
 
-    text: str
-    thought: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    parse_error: str | None = None
+    text: str  # all that was written, thought included
+    thought: str = ""  # the part before the call, or between marks of a thought
+    calls: tuple[ToolCall, ...] = ()  # the calls that were read, in their order
+    parse_error: str | None = None  # why no call could be read, in words for the agent
     flaw: str = ""  # what is not as the tool format has it, although it could be read; rewards for form want none
 
     @property
@@ -138,10 +138,10 @@ class Evidence:
     """A measured fact, not a grade. ``value=None`` means that it could not be measured, which is not zero. ``turn`` is
     the index of the turn that it is about, or None for the whole episode."""
 
-    name: str
-    value: JSON
-    turn: int | None = None
-    by: Literal["env", "verifier", "judge"] = "env"
+    name: str  # what was measured; a rubric reads it by this name
+    value: JSON  # the fact; None = could not be measured
+    turn: int | None = None  # the turn that it is about; None = the whole episode
+    by: Literal["env", "verifier", "judge"] = "env"  # who measured it
 
 
 FAULT = "agent_fault"  # the evidence that says how the agent broke its episode; recorded only where it did
@@ -251,15 +251,15 @@ class Record:
 class Trajectory:
     """One episode. ``evidence`` is all that was measured, in that order; each fact says which turn it is about."""
 
-    id: str
-    task: Task
-    turns: tuple[Turn, ...]
-    ending: Ending
-    seed: int
+    id: str  # unique within its run
+    task: Task  # what was played
+    turns: tuple[Turn, ...]  # in their order
+    ending: Ending  # how it ended
+    seed: int  # of environment and sampling
     evidence: tuple[Evidence, ...] = ()
-    guidance: Guidance | None = None
-    parent: tuple[str, int] | None = None
-    error: str = ""
+    guidance: Guidance | None = None  # the help that it got; None = none
+    parent: tuple[str, int] | None = None  # the episode that it branched off, and before which turn
+    error: str = ""  # what broke, where it is unusable
     replay: Replay | None = None  # None: played in the step that learns from it; never stored
 
     def record(self) -> Record:
@@ -297,9 +297,9 @@ class RewardEvent:
     ``value`` is the verdict as it was measured and ``weight`` the component's; ``share`` is the part of the weight that
     this verdict earns: 1/n for a component that pays the mean of its n verdicts."""
 
-    name: str
-    kind: Literal["outcome", "process", "penalty"]
-    turn: int | None
+    name: str  # of the component
+    kind: Literal["outcome", "process", "penalty"]  # what it is paid for
+    turn: int | None  # on which it is paid; None = for the episode
     value: float
     weight: float
     share: float = 1.0
@@ -367,7 +367,7 @@ class Info(TypedDict):
 class Group:
     """Siblings: several trajectories of one task under one plan."""
 
-    task: Task
+    task: Task  # that all of them played
     trajectories: tuple[Trajectory, ...]
 
     def __post_init__(self) -> None:

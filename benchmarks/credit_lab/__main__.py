@@ -34,7 +34,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the draws in which bias is measured")
     parser.add_argument("--only", nargs="+", default=[], metavar="LABEL", help="estimators; all if left out")
     parser.add_argument("--quick", action="store_true", help="4000 trajectories, 5 updates, 2 seeds")
-    parser.add_argument("--out", type=Path, default=Path("docs"), help="folder for credit_lab.csv, .png and .md")
+    parser.add_argument("--out", type=Path, default=Path("docs"), help="folder of data/, figures/ and credit_lab.md")
     chosen = parser.parse_args(arguments)
     if chosen.quick:
         chosen.trajectories, chosen.updates, chosen.seeds = 4000, 5, 2
@@ -95,10 +95,12 @@ def _about(chosen: argparse.Namespace, wall_s: float) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run, write, and say which claims were broken."""
     chosen = options(arguments)
-    chosen.out.mkdir(parents=True, exist_ok=True)
+    table, figure = chosen.out / "data" / "credit_lab.csv", chosen.out / "figures" / "credit_lab.png"
+    for file in (table, figure):
+        file.parent.mkdir(parents=True, exist_ok=True)
     results = run(chosen)
-    write_csv(results, chosen.out / "credit_lab.csv")
-    write_figure(results, chosen.out / "credit_lab.png")
+    write_csv(results, table)
+    write_figure(results, figure)
     page = chosen.out / "credit_lab.md"
     if page.exists():
         write_page(results, page)

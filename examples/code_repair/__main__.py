@@ -6,8 +6,8 @@ The gated rewards are the default of ``turngate/CodeRepair-v1`` (G-RA), the dire
 https://arxiv.org/abs/2508.10548); "shuffled" is the negative control: gated rewards, but every episode gets the credit
 of another one. Every run begins with the same warm-started model and gets the same tasks in the same order; seeds
 differ in what is sampled. Numbers of updates and episodes are equal.
-Writes code_repair.csv, code_repair_episodes.csv (every evaluated episode) and code_repair.png to ``--out``, and the
-tables into a code_repair.md that is already there.
+Writes data/code_repair.csv, data/code_repair_episodes.csv (every evaluated episode) and figures/code_repair.png into
+``--out``, and the tables into a code_repair.md that is already there.
 A run that is complete is not run again.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 from rich.console import Console
 
 from examples.code_repair.report import read_run, tables, write_csv, write_figure, write_page
+from examples.measured import ResultFiles
 from turngate.config import Config, load
 from turngate.report.episodes import write_episodes
 from turngate.run.job import Job
@@ -68,9 +69,10 @@ def main(arguments: Sequence[str]) -> None:
         known = start if start.warm_start.exists() else None
         Job(config_of(kind, seed, chosen), console, control=control, start=known).run()
     runs = [read_run(chosen.out / f"{kind}-{seed}", kind, seed) for kind in chosen.kinds for seed in seeds]
-    write_csv(runs, chosen.out / "code_repair.csv")
-    write_episodes((one for run in runs for one in run.played), chosen.out / "code_repair_episodes.csv")
-    write_figure(runs, chosen.out / "code_repair.png")
+    files = ResultFiles(chosen.out, "code_repair")
+    write_csv(runs, files.csv)
+    write_episodes((one for run in runs for one in run.played), files.episodes)
+    write_figure(runs, files.figure)
     text = tables(runs)
     write_page(text, chosen.out / "code_repair.md")
     console.print(text, markup=False)

@@ -6,10 +6,11 @@
 All runs of an environment get the same learner settings, tasks and number of episodes; those of one seed begin with the
 same warm-started model. Payments are the same too, except for "rloo_heavy", whose verdicts are paid what "capo" weighs
 them; "capo_light" weighs them as "rloo" is paid. "shuffled" is the negative control.
-Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go credit_study_ENV.csv,
-credit_study_ENV_episodes.csv (every evaluated episode) and credit_study_ENV.png of each chosen environment, and its
-tables into a credit_study.md that is already there. With a ``--first-seed`` other than 0 names of files and places of
-tables end in it: credit_study_ENV_5.csv. They cover every complete run in ``--out`` with one of the chosen seeds.
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go
+data/credit_study_ENV.csv, data/credit_study_ENV_episodes.csv (every evaluated episode) and
+figures/credit_study_ENV.png of each chosen environment, and its tables into a credit_study.md that is already there.
+With a ``--first-seed`` other than 0 names of files and places of tables end in it: credit_study_ENV_5.csv. They cover
+every complete run in ``--out`` with one of the chosen seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from examples.credit_study.report import read_run, table, write_csv, write_figur
 from examples.credit_study.settings import ENVIRONMENTS, RULES, rules_in
 from examples.credit_study.training import Wanted, train
 from examples.farming.report import write_page
-from examples.measured import about, commit, episodes_file
+from examples.measured import ResultFiles, about, commit
 from examples.study import in_stages, parsed, study_parser
 from turngate.report.episodes import write_episodes
 from turngate.runs import RunFolder
@@ -57,16 +58,16 @@ def main(arguments: Sequence[str]) -> None:
     for label in chosen.envs:
         places = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed) for rule, seed in product(RULES, seeds)]
         runs = [read_run(*place) for place in places if RunFolder(place[0]).is_complete]
-        file = chosen.results / f"credit_study_{label}{part}"
-        write_csv(runs, file.with_suffix(".csv"))
-        write_episodes((one for run in runs for one in run.played), episodes_file(file))
-        write_figure(runs, file.with_suffix(".png"))
+        files = ResultFiles(chosen.results, f"credit_study_{label}{part}")
+        write_csv(runs, files.csv)
+        write_episodes((one for run in runs for one in run.played), files.episodes)
+        write_figure(runs, files.figure)
         said = about("credit_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
         text = f"{said}\n\n{table(runs)}"
         page = chosen.results / "credit_study.md"
         if page.exists():
             write_page(text, page, label + part)
-        print(f"\n{text}\n\nEvery number: {file}.csv; the curves: {file}.png")
+        print(f"\n{text}\n\nEvery number: {files.csv}; the curves: {files.figure}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m examples.farming [--seeds 5] [--updates 16] [--jobs 2] [--out runs/farming]
 
-Writes farming.csv, farming_episodes.csv (every evaluated episode) and farming.png to ``--out``, and the tables into a
-farming.md that is already there.
+Writes data/farming.csv, data/farming_episodes.csv (every evaluated episode) and figures/farming.png into ``--out``, and
+the tables into a farming.md that is already there.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from examples.farming.env import LOOK, MAX_TURNS, RUBRICS, HackableLockEnv, tota
 from examples.farming.learn import DEMONSTRATIONS, HELDOUT, SIBLINGS, TASKS, Log, learn, tasks
 from examples.farming.report import tables, write_csv, write_figure, write_page
 from examples.intervals import MOST_SEEDS
+from examples.measured import ResultFiles
 from turngate.report.episodes import write_episodes
 
 
@@ -97,17 +98,17 @@ def main(arguments: Sequence[str]) -> int:
     """Foretell, train, write."""
     chosen = options(arguments)
     start_s, load = time.perf_counter(), os.getloadavg()[0]
-    chosen.out.mkdir(parents=True, exist_ok=True)
+    files = ResultFiles(chosen.out, "farming")
     print(*foretold(), sep="\n", flush=True)
     logs = train(chosen)
-    write_csv(logs, chosen.out / "farming.csv")
-    write_episodes((one for log in logs for one in log.played), chosen.out / "farming_episodes.csv")
-    write_figure(logs, chosen.out / "farming.png")
+    write_csv(logs, files.csv)
+    write_episodes((one for log in logs for one in log.played), files.episodes)
+    write_figure(logs, files.figure)
     text = f"{about(chosen, time.perf_counter() - start_s, load)}\n\n{tables(logs)}"
     page = chosen.out / "farming.md"
     if page.exists():
         write_page(text, page)
-    print(f"\n{text}\n\nEvery number: {chosen.out / 'farming.csv'}; the curves: {chosen.out / 'farming.png'}")
+    print(f"\n{text}\n\nEvery number: {files.csv}; the curves: {files.figure}")
     return 0
 
 

@@ -7,9 +7,9 @@
 up. Runs of one seed begin with the same model, which can act and follow hints, and get the same number of updates; only
 the help differs. "silent" is the negative control: hints that say nothing. "longer" has no help either, and as many
 environment steps as the run of its seed that plays most.
-Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go guidance_ENV.csv,
-guidance_ENV_episodes.csv (every evaluated episode) and guidance_ENV.png, and the tables into a guidance.md that is
-already there. They cover every complete run in ``--out`` with a chosen seed.
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go
+data/guidance_ENV.csv, data/guidance_ENV_episodes.csv (every evaluated episode) and figures/guidance_ENV.png, and the
+tables into a guidance.md that is already there. They cover every complete run in ``--out`` with a chosen seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from examples.farming.report import write_page
 from examples.guidance_study.report import Run, read_run, tables, write_csv, write_figure
 from examples.guidance_study.settings import ENVIRONMENTS
 from examples.guidance_study.training import Wanted, train
-from examples.measured import about, commit, episodes_file
+from examples.measured import ResultFiles, about, commit
 from examples.study import in_stages, parsed, study_parser
 from turngate.report.episodes import write_episodes
 from turngate.runs import RunFolder
@@ -53,16 +53,15 @@ def main(arguments: Sequence[str]) -> None:
     for place in chosen.envs:
         began_s = time.perf_counter()
         runs = list(_made(place, chosen))
-        file = chosen.results / f"guidance_{place}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_csv(runs, file.with_suffix(".csv"))
-        write_episodes((one for run in runs for one in run.played), episodes_file(file))
-        write_figure(place, runs, file.with_suffix(".png"))
+        files = ResultFiles(chosen.results, f"guidance_{place}")
+        write_csv(runs, files.csv)
+        write_episodes((one for run in runs for one in run.played), files.episodes)
+        write_figure(place, runs, files.figure)
         said = about("guidance_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
         text, page = f"{said}\n\n{tables(place, runs)}", chosen.results / "guidance.md"
         if page.exists():
             write_page(text, page, place)
-        print(f"\n{text}\n\nEvery number: {file}.csv; the curves: {file}.png")
+        print(f"\n{text}\n\nEvery number: {files.csv}; the curves: {files.figure}")
 
 
 def _made(place: str, chosen: argparse.Namespace) -> Iterator[Run]:

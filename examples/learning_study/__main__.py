@@ -11,8 +11,8 @@ improving; a control begins with the same model and runs as long. A supervised b
 the same recipe.
 
 Runs go to ``--out``; a run that is complete is not run again, and ``turngate report`` reads each. Into ``--results`` go
-NAME.csv, NAME_episodes.csv (every evaluated episode) and NAME.png, and the table into a NAME.md that is already there.
-They cover every complete run in ``--out`` with a chosen seed.
+data/NAME.csv, data/NAME_episodes.csv (every evaluated episode) and figures/NAME.png, and the table into a NAME.md that
+is already there. They cover every complete run in ``--out`` with a chosen seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 from examples.farming.report import write_page
 from examples.learning_study.report import beforehand, read_runs, supervised_table, table, write_csv, write_figure
 from examples.learning_study.training import TRAINED, Wanted, config_of, side_kinds, train
-from examples.measured import about, commit, episodes_file
+from examples.measured import ResultFiles, about, commit
 from examples.study import in_stages, parsed, study_parser
 from turngate.report.episodes import write_episodes
 from turngate.runs import RunFolder
@@ -62,17 +62,17 @@ def main(arguments: Sequence[str]) -> None:
     in_stages(train, (trained, beside), chosen.jobs)  # a control begins with the model of its training
     folders = {seed: RunFolder(chosen.out / f"seed-{seed}") for seed in seeds}
     runs = [run for seed, folder in folders.items() for run in read_runs(folder, seed)]
-    file = chosen.results / f"{chosen.study}.csv"
-    write_csv(runs, file)
-    write_episodes((one for run in runs for one in run.played), episodes_file(file))
-    write_figure(runs, file.with_suffix(".png"), TITLES[chosen.study])
+    files = ResultFiles(chosen.results, chosen.study)
+    write_csv(runs, files.csv)
+    write_episodes((one for run in runs for one in run.played), files.episodes)
+    write_figure(runs, files.figure, TITLES[chosen.study])
     said = about("learning_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
     notes = [f"* seed {seed}: {line}" for seed, folder in folders.items() for line in beforehand(folder)]
     text = "\n\n".join([said, table(runs), *supervised_table(runs, folders), "\n".join(notes)])
-    page = file.with_suffix(".md")
+    page = chosen.results / f"{chosen.study}.md"
     if page.exists():
         write_page(text, page)
-    print(f"\n{text}\n\nEvery number: {file}; the curves: {file.with_suffix('.png')}")
+    print(f"\n{text}\n\nEvery number: {files.csv}; the curves: {files.figure}")
 
 
 if __name__ == "__main__":

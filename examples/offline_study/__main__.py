@@ -7,9 +7,9 @@ Runs of one seed begin with the same weak model. One run plays and records the s
 learns from them ("online"). Every other arm learns from the store alone, in as many updates. Last, the arm that is best
 on validation tasks goes on for a fifth as many updates, which play.
 
-Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go offline_study.csv,
-offline_study_episodes_ENV.csv (every evaluated episode) and offline_study.png, and the tables into an offline.md that
-is already there. They cover every complete run in ``--out`` with a chosen seed.
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go
+data/offline_study.csv, data/offline_study_episodes_ENV.csv (every evaluated episode) and figures/offline_study.png,
+and the tables into an offline.md that is already there. They cover every complete run in ``--out`` with a chosen seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 
 from examples.farming.report import write_page
-from examples.measured import about, commit
+from examples.measured import ResultFiles, about, commit
 from examples.offline_study.report import Run, read_runs, tables, write_csv, write_figure
 from examples.offline_study.settings import ENVIRONMENTS, OFFLINE, ON_TOP, ONLINE, START, STORE, Wanted
 from examples.offline_study.training import best_arm, train
@@ -52,23 +52,22 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
     chosen, before = options(arguments), (commit(), os.getloadavg()[0])
-    chosen.results.mkdir(parents=True, exist_ok=True)
     runs: dict[str, list[Run]] = {}
     for place in chosen.envs:
         began_s = time.perf_counter()
         runs[place] = list(_made(place, chosen))
         played = (one for run in runs[place] for one in run.played)
-        write_episodes(played, chosen.results / f"{NAME}_episodes_{place}.csv")
+        write_episodes(played, ResultFiles(chosen.results, f"{NAME}_episodes_{place}").csv)
         times_s = [run.time_s for run in runs[place] if run.arm != START]
         said = about(NAME, arguments, times_s, time.perf_counter() - began_s, *before)
         text, page = f"{said}\n\n{tables(place, runs[place])}", chosen.results / "offline.md"
         if page.exists():
             write_page(text, page, place)
         print(f"\n{text}\n")
-    file = chosen.results / f"{NAME}.csv"
-    write_csv(runs, file)
-    write_figure(runs, file.with_suffix(".png"))
-    print(f"Every number: {file}; the figure: {file.with_suffix('.png')}")
+    files = ResultFiles(chosen.results, NAME)
+    write_csv(runs, files.csv)
+    write_figure(runs, files.figure)
+    print(f"Every number: {files.csv}; the figure: {files.figure}")
 
 
 def _made(place: str, chosen: argparse.Namespace) -> Iterator[Run]:

@@ -7,10 +7,10 @@ Runs of one seed begin with the same warm-started model and get the same tasks a
 differs. "shuffled" is the negative control: gated, but every episode is paid what another one earned.
 With ``--repeated`` the models imitate demonstrations in which look-ups are made again, so that farming can be found.
 
-Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go sql_gates.csv,
-sql_gates_episodes.csv (every evaluated episode) and sql_gates.png (with ``--repeated`` sql_gates_repeated.csv and so
-on), and the tables into a sql_gates.md that is already there. They cover every complete run in ``--out`` with a chosen
-seed.
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go
+data/sql_gates.csv, data/sql_gates_episodes.csv (every evaluated episode) and figures/sql_gates.png (with
+``--repeated`` data/sql_gates_repeated.csv and so on), and the tables into a sql_gates.md that is already there. They
+cover every complete run in ``--out`` with a chosen seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from examples.code_repair.report import write_csv
 from examples.farming.report import write_page
-from examples.measured import about, commit, episodes_file
+from examples.measured import ResultFiles, about, commit
 from examples.sql_gates.report import foretold, read_run, tables, time_of, write_figure
 from examples.sql_gates.settings import PAYMENTS, SETTINGS
 from examples.sql_gates.training import Wanted, train
@@ -63,18 +63,16 @@ def main(arguments: Sequence[str]) -> None:
     places = [(chosen.out / f"{kind}-{seed}", kind, seed) for kind, seed in product(PAYMENTS, seeds)]
     complete = [place for place in places if RunFolder(place[0]).is_complete]
     runs, times_s = [read_run(*place) for place in complete], [time_of(path) for path, *_ in complete]
-    results = chosen.results
-    results.mkdir(parents=True, exist_ok=True)
-    file = results / f"sql_gates{'_' * chosen.repeated}{chosen.name}"
-    write_csv(runs, file.with_suffix(".csv"))
-    write_episodes((one for run in runs for one in run.played), episodes_file(file))
-    write_figure(runs, file.with_suffix(".png"))
+    files = ResultFiles(chosen.results, f"sql_gates{'_' * chosen.repeated}{chosen.name}")
+    write_csv(runs, files.csv)
+    write_episodes((one for run in runs for one in run.played), files.episodes)
+    write_figure(runs, files.figure)
     said = about("sql_gates", arguments, times_s, time.perf_counter() - began_s, *before)
     text = f"{said}\n\n{tables(runs)}"
-    page = results / "sql_gates.md"
+    page = chosen.results / "sql_gates.md"
     if page.exists():
         write_page(text, page, chosen.name)
-    print(f"\n{text}\n\nEvery number: {file}.csv; the curves: {file}.png")
+    print(f"\n{text}\n\nEvery number: {files.csv}; the curves: {files.figure}")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@
 
 Runs of one seed and environment begin with the same model. ``--updates`` are those of chains; trees, whose episodes
 share turns, get as many more as sample equally many turns. ``flat_rpo`` is the degenerate form of ``tree_rpo``. Runs go
-to ``--out``; a run that is complete is not run again. Into ``--results`` go branching_ENV.csv,
-branching_ENV_episodes.csv (every evaluated episode) and branching_ENV.png, and the tables into a branching.md that is
-already there.
+to ``--out``; a run that is complete is not run again. Into ``--results`` go
+data/branching_ENV.csv, data/branching_ENV_episodes.csv (every evaluated episode) and figures/branching_ENV.png, and
+the tables into a branching.md that is already there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from itertools import product
 from pathlib import Path
 
 from examples.farming.report import write_page
-from examples.measured import about, commit, episodes_file
+from examples.measured import ResultFiles, about, commit
 from examples.study import in_stages, parsed, study_parser
 from examples.tree_study.report import read_run, table, value_table, write_csv, write_figure
 from examples.tree_study.settings import KINDS, TURNS
@@ -57,13 +57,13 @@ def main(arguments: Sequence[str]) -> None:
     for label in chosen.envs:
         places = [(chosen.out / label / f"{kind}-{seed}", label, kind, seed) for kind, seed in product(KINDS, seeds)]
         runs = [read_run(*place) for place in places if RunFolder(place[0]).is_complete]
-        file = chosen.results / f"branching_{label}"
-        write_csv(runs, file.with_suffix(".csv"))
-        write_episodes((one for run in runs for one in run.played), episodes_file(file))
-        write_figure(runs, file.with_suffix(".png"))
+        files = ResultFiles(chosen.results, f"branching_{label}")
+        write_csv(runs, files.csv)
+        write_episodes((one for run in runs for one in run.played), files.episodes)
+        write_figure(runs, files.figure)
         said = about("tree_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
         _tell(f"{said}\n\n{table(runs)}", page, label)
-        print(f"Every number: {file}.csv; the curves: {file}.png")
+        print(f"Every number: {files.csv}; the curves: {files.figure}")
 
 
 def _tell(text: str, page: Path, name: str) -> None:

@@ -234,7 +234,7 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(studied, capsys):
     folder, command = studied
     page, out = folder / "credit_study.md", folder / "runs"
     (begin, _), (other, _) = marks("lock3"), marks("sql")
-    with (folder / "credit_study_lock3.csv").open() as file:
+    with (folder / "data" / "credit_study_lock3.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["rule"], row["split"], row["sampling"], row["phase"]) for row in rows} == {
         (rule, *place)
@@ -243,14 +243,14 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(studied, capsys):
         + [("heldout", how, phase) for how in ("sampled", "greedy") for phase in ("before", "after")]
     }
     heldout = [row for row in rows if row["split"] == "heldout"]
-    assert rates_of_episodes(folder / "credit_study_lock3_episodes.csv") == {
+    assert rates_of_episodes(folder / "data" / "credit_study_lock3_episodes.csv") == {
         (row["rule"], "0", "heldout", row["sampling"], row["phase"]): row["success"] for row in heldout
     }
     before = [row["success"] for row in rows if row["phase"] == "before" and row["sampling"] == "greedy"]
     assert before[0] == before[1]  # one model to begin with
     first = [row["success"] for row in rows if (row["split"], row["phase"]) == ("train", "1")]
     assert first[0] == first[1]  # the same tasks and the same samples
-    assert (folder / "credit_study_lock3.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "figures" / "credit_study_lock3.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{other}\nkept\n{begin}\n\n`python -m examples.credit_study --envs lock3")
     assert "\n| turn_gae | turn, by critic |" in text

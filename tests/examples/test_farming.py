@@ -119,7 +119,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def rows(folder):
     """Lines of the csv by rubric, split and update."""
-    with (folder / "farming.csv").open() as file:
+    with (folder / "data" / "farming.csv").open() as file:
         return {(line["rubric"], line["split"], int(line["update"])): line for line in csv.DictReader(file)}
 
 
@@ -148,8 +148,8 @@ def test_summed_rewards_end_in_farming_and_gated_ones_in_success(rows):
 def test_everything_is_written(folder, rows):
     expected = [("train", update) for update in range(UPDATES)] + [("heldout", 0), ("heldout", UPDATES)]
     assert sorted(rows) == sorted((rubric, *place) for rubric in RUBRICS for place in expected)
-    assert (folder / "farming.png").read_bytes().startswith(b"\x89PNG")
-    assert rates_of_episodes(folder / "farming_episodes.csv") == {
+    assert (folder / "figures" / "farming.png").read_bytes().startswith(b"\x89PNG")
+    assert rates_of_episodes(folder / "data" / "farming_episodes.csv") == {
         (rubric, "0", "heldout", "sampled", "after" if update else "before"): row["success"]
         for (rubric, split, update), row in rows.items()
         if split == "heldout"

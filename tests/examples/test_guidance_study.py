@@ -157,7 +157,7 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys, 
     command = ["--envs", "lock", "--seeds", "1", "--updates", "1", "--jobs", "1", "--settings", str(settings)]
     command += ["--out", str(out), "--results", str(tmp_path)]
     main(command)
-    rows = _rows(tmp_path / "guidance_lock.csv")
+    rows = _rows(tmp_path / "data" / "guidance_lock.csv")
     assert {row["help"] for row in rows} == set(LOCK_HELP)
     assert {row["evaluation"] for row in rows} == {
         "", *(f"{how} {phase}" for how in ("sampled", "greedy") for phase in ("before", "after"))
@@ -165,12 +165,12 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys, 
     steps = {row["help"]: float(row["env_steps"]) for row in rows if row["update"] == "1"}
     assert 0 < steps["plain"] <= 4 * DIALS
     assert min(steps[kind] for kind in ("ladder", "guide", "silent", "bread")) > steps["plain"]  # help is counted
-    assert rates_of_episodes(tmp_path / "guidance_lock_episodes.csv") == {
+    assert rates_of_episodes(tmp_path / "data" / "guidance_lock_episodes.csv") == {
         (row["help"], "0", row["split"], *row["evaluation"].split()): row["unaided_success"]
         for row in rows
         if row["evaluation"]
     }
-    assert (tmp_path / "guidance_lock.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "guidance_lock.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{begin}\n\n`python -m examples.guidance_study --envs lock --seeds 1")
     assert f"\n| {LOCK_HELP['bread'].title} | " in text
@@ -187,7 +187,7 @@ def test_sql_is_trained_without_help_for_as_many_steps(tmp_path, monkeypatch):
     settings.write_text(TINY_SQL)
     command = ["--envs", "sql", "--seeds", "1", "--updates", "1", "--jobs", "1", "--settings", str(settings)]
     main([*command, "--kinds", "plain", "bread", "longer", "--out", str(tmp_path / "runs")])
-    rows = _rows(tmp_path / "runs" / "guidance_sql.csv")
+    rows = _rows(tmp_path / "runs" / "data" / "guidance_sql.csv")
     assert {row["split"] for row in rows} == {"", "heldout", "newfamily"}
     played = {
         kind: [float(row["env_steps"]) for row in rows if row["help"] == kind and row["update"]] for kind in SQL_HELP

@@ -82,20 +82,20 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys, 
     folder = RunFolder(out / "tool_use" / "seed-0")
     runs = {run.kind: run for run in read_runs(folder, 0)}
     assert set(runs) == {"training", "random_reward", "14"}, "those that were asked for"
-    with (tmp_path / "tool_use.csv").open() as file:
+    with (tmp_path / "data" / "tool_use.csv").open() as file:
         rows = list(csv.DictReader(file))
     places = {("train", "sampled", "1"), ("train", "sampled", "2")}
     places |= {("heldout", how, phase) for how in ("sampled", "greedy") for phase in ("before", "after")}
     found = {(row["kind"], row["split"], row["sampling"], row["phase"]) for row in rows}
     updated = {(kind, *place) for kind in ("training", "random_reward") for place in places}
     assert found == updated | {("14", "heldout", how, "before") for how in ("sampled", "greedy")}
-    assert rates_of_episodes(tmp_path / "tool_use_episodes.csv") == {
+    assert rates_of_episodes(tmp_path / "data" / "tool_use_episodes.csv") == {
         (row["kind"], row["seed"], row["split"], row["sampling"], row["phase"]): row["success"]
         for row in rows
         if row["split"] == "heldout"
     }
     assert runs["random_reward"].rows[0]["train/turns"] == runs["training"].rows[0]["train/turns"]  # one model
-    assert (tmp_path / "tool_use.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "tool_use.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{BEGIN}\n\n`python -m examples.learning_study tool_use ")
     assert "\n| seed |  | before, % [95 %] | after, % [95 %] | difference, points [95 %] | " in text

@@ -109,7 +109,7 @@ def test_the_command_records_learns_writes_and_does_not_repeat_itself(tmp_path, 
     command = ["--envs", "lock", "--seeds", "1", "--updates", "2", "--jobs", "1", "--settings", str(settings)]
     command += ["--out", str(out), "--results", str(tmp_path)]
     main(command)
-    with (tmp_path / "offline_study.csv").open() as file:
+    with (tmp_path / "data" / "offline_study.csv").open() as file:
         rows = list(csv.DictReader(file))
     held_out = {(row["arm"], row["sampling"]): row for row in rows if row["split"] == "heldout"}
     assert set(held_out) == {(arm, how) for arm in TITLES for how in ("sampled", "greedy")}
@@ -119,11 +119,11 @@ def test_the_command_records_learns_writes_and_does_not_repeat_itself(tmp_path, 
     assert fresh == {STORE: 2, ONLINE: 2, ON_TOP: 1}  # no other arm played
     stored, learned = (Store(out / "lock" / f"{arm}-0") for arm in (STORE, "bc"))
     assert (stored.steps("train"), learned.steps("train")) == ([1, 2], [])
-    assert rates_of_episodes(tmp_path / "offline_study_episodes_lock.csv") == {
+    assert rates_of_episodes(tmp_path / "data" / "offline_study_episodes_lock.csv") == {
         (arm, "0", "heldout", how, "before" if arm == START else "after"): row["success"]
         for (arm, how), row in held_out.items()
     }
-    assert (tmp_path / "offline_study.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "offline_study.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{begin}\n\n`python -m examples.offline_study --envs lock --seeds 1")
     assert f"\n| {TITLES['dpo']} | 2 | " in text

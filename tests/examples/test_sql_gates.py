@@ -141,7 +141,7 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     command = ["--seeds", "1", "--updates", "1", "--jobs", "1", "--out", str(out), "--settings", str(settings)]
     command += ["--results", str(tmp_path)]
     main(command)
-    with (tmp_path / "sql_gates.csv").open() as file:
+    with (tmp_path / "data" / "sql_gates.csv").open() as file:
         rows = list(csv.DictReader(file))
     places = [("train", "sampled", "1")]
     places += [("heldout", how, phase) for how in ("sampled", "greedy") for phase in ("before", "after")]
@@ -150,12 +150,12 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     }
     turns = [row["value"] for row in rows if (row["phase"], row["measure"]) == ("1", "turns")]
     assert len(set(turns)) == 1  # one model to begin with, the same tasks and the same samples
-    assert rates_of_episodes(tmp_path / "sql_gates_episodes.csv") == {
+    assert rates_of_episodes(tmp_path / "data" / "sql_gates_episodes.csv") == {
         (row["kind"], "0", row["split"], row["sampling"], row["phase"]): row["value"]
         for row in rows
         if (row["split"], row["measure"]) == ("heldout", "success")
     }
-    assert (tmp_path / "sql_gates.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "sql_gates.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{BEGIN}\n\n`python -m examples.sql_gates --seeds 1")
     assert "\n| share of episodes that are won | greedy | shuffled | " in text

@@ -80,7 +80,7 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     command = ["--envs", "lock3", "--seeds", "1", "--updates", "2", "--locks", "4", "--jobs", "1"]
     command += ["--out", str(out), "--results", str(tmp_path)]
     main(command)
-    with (tmp_path / "branching_lock3.csv").open() as file:
+    with (tmp_path / "data" / "branching_lock3.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["kind"] for row in rows} == set(KINDS)
     steps = {
@@ -88,10 +88,10 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     }
     assert steps["tree_rpo"] < steps["tree_grpo"] < steps["chains"] == steps["flat_rpo"]
     assert steps["tree_rpo"] / steps["chains"] == 14 / 24  # exactly as the cost model says
-    assert rates_of_episodes(tmp_path / "branching_lock3_episodes.csv") == {
+    assert rates_of_episodes(tmp_path / "data" / "branching_lock3_episodes.csv") == {
         (row["kind"], "0", "heldout", *row["evaluation"].split()): row["success"] for row in rows if row["evaluation"]
     }
-    assert (tmp_path / "branching_lock3.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "branching_lock3.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.count("kept\n") == 3
     assert f"\n| {KINDS['tree_rpo'].title} | 3 | " in text

@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 
 def test_the_csv_has_one_row_for_each_process_and_estimator(folder):
-    with (folder / "credit_lab.csv").open() as file:
+    with (folder / "data" / "credit_lab.csv").open() as file:
         lines = list(csv.DictReader(file))
     expected = [
         (process.name, label)
@@ -38,7 +38,7 @@ def test_the_csv_has_one_row_for_each_process_and_estimator(folder):
 
 
 def test_the_figure_is_a_picture(folder):
-    assert (folder / "credit_lab.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "figures" / "credit_lab.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_page_keeps_its_prose_and_gets_new_tables(folder):
