@@ -40,6 +40,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "web": "turngate.envs.web.rubric:RUBRIC",
         "web_judged": "turngate.envs.web.rubric:JUDGED_RUBRIC",
         "web_partial": "turngate.envs.web.rubric:PARTIAL_RUBRIC",
+        "slides": "turngate.envs.web.rubric:SLIDES_RUBRIC",
         "router": "turngate.envs.router.rubric:RUBRIC",
         "router_window": "turngate.envs.router.rubric:WINDOW_RUBRIC",
         "tau_strict": "turngate.envs.tooluse.rubric:TAU_STRICT_RUBRIC",

@@ -45,8 +45,8 @@ class EnvSection(Section):
     rubric: NamedRubric | None = None
     """Rubric that pays the episodes: the name of a shipped one (lock, sql, sql_reasoning, code_repair,
     code_repair_direct, search, search_cited, search_path, search_truthful, search_nuggets, tool_use, tool_use_judged,
-    bfcl, tau_strict, router, router_window, web, web_judged, web_partial), a JSON or TOML file, a table with the
-    keys below, or package.module:NAME. Left out: the environment's own."""
+    bfcl, tau_strict, router, router_window, web, web_judged, web_partial, slides), a JSON or TOML file, a table with
+    the keys below, or package.module:NAME. Left out: the environment's own."""
     allow_unsafe: bool = False
     """Train although the rubric can pay a worse outcome more than a better one. Without this such a run is refused;
     with it every report of the run says so."""

@@ -23,7 +23,10 @@ from turngate.examine.base import Examiner
 from turngate.rewards import FromEvidence, Reward, Rubric
 from turngate.types import ANSWER, Ending, Evidence, Record
 
-PLAYED_APART = {"candidate_clicks": "tests/envs/web/test_candidates.py"}
+PLAYED_APART = {
+    "candidate_clicks": "tests/envs/web/test_candidates.py",
+    "confident_clicks": "tests/envs/web/test_confident_clicks.py",
+}
 """Type of the reward → where it is paid in an episode, because no oracle does what it pays for."""
 SQL, SEARCH, CODE, TOOLS = "turngate/Sql-v1", "turngate/Search-v1", "turngate/CodeRepair-v1", "turngate/ToolUse-v1"
 ROUTER = "turngate/Router-v1"

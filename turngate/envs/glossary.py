@@ -72,6 +72,9 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
         "candidates": "the candidates that a click named, a list of [x, y] in pixels, the likeliest first",
         "candidate_hit": "the number of the first candidate that hits the element that the task needs next, from 1; 0: "
         "none does; only where that element is known",
+        "click_confidence": "how sure of its place the agent said it was as it clicked, 0 to 1; false: it did not say",
+        "click_hit": "whether a click lies on the element that the task needs next; only where that element is known",
+        "click_offset": "how far from the middle of that element a click lies, [x, y] in shares of its size",
         # --- what examiners measure ---
         "gold_logprob": "log-probability of the right answer after the turn, in nats per token",
         "gold_logprob_start": "the same before the first turn",

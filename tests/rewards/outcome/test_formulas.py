@@ -15,6 +15,7 @@ from turngate.rewards.outcome import (
     BrierScore,
     CandidateClicks,
     CitedAnswer,
+    ConfidentClicks,
     ExactMatch,
     ExecutionMatch,
     Formula,
@@ -138,6 +139,11 @@ PER_TURN = [
         "candidates": {0: [[1, 1], [5, 9], [3, 4], [8, 2]], 1: [[1, 1], [5, 9], [3, 4], [8, 2]], 2: [[1, 1]],
                        3: [[1, 1], [2, 2], [5, 5]], 4: [[7, 7]]},
         "candidate_hit": {0: 2, 1: 0, 2: 1, 3: 1}}, {0: 0.353553, 1: -0.25, 2: 1.0, 3: -1.0}),
+    (ConfidentClicks(name="x"), {
+        "click_confidence": {0: 0.7, 1: 0.0, 2: 0.9, 3: False},
+        "click_hit": {0: True, 1: False, 2: False, 3: True},
+        "click_offset": {0: [5 / 80, -4 / 40], 1: [0.9, 0.1], 2: [0.9, 0.1], 3: [0, 0]}},
+     {0: 0.962086, 1: 0.0, 2: -0.81, 3: 0.0}),
     (StepVerdicts(name="x"), {"step_verdict": {0: True, 1: False, 2: None}}, {0: 1.0, 1: 0.0}),
     (StepVerdicts(name="x", signed=True, low=-1.0), {"step_verdict": {0: True, 1: False}}, {0: 1.0, 1: -1.0}),
 ]  # fmt: skip

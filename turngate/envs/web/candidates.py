@@ -11,6 +11,8 @@ from turngate.errors import ConfigError
 
 MOST = 16
 """Most candidates that a setting allows."""
+LONGEST_PATH = 64
+"""Most places of a way along which the mouse is dragged."""
 Point = tuple[int, int]
 _PLACE = re.compile(r"(\d{1,6})\s+(\d{1,6})")
 _REFERENCE = re.compile(r"e[1-9]\d*")
@@ -47,6 +49,15 @@ def _point(text: str, view: PageView, left_out: str) -> Point:
         left_out, "e3, e7 or 30 40, 80 90"
     )
     raise ToolError(f"'{text:.40}' is no candidate; write {forms}")
+
+
+def path_of(text: str) -> tuple[Point, ...]:
+    """The places of a way, in their order: "30 40, 80 90, 80 120". Raises ToolError for less than two, too many, and
+    what is no place."""
+    places = [_PLACE.fullmatch(one.strip()) for one in text.split(",")]
+    if not 2 <= len(places) <= LONGEST_PATH or None in places:
+        raise ToolError(f"'{text:.40}' is no way; write 2 to {LONGEST_PATH} places: 30 40, 80 90, 80 120")
+    return tuple((int(place[1]), int(place[2])) for place in places if place)
 
 
 def rank_of_hit(points: Sequence[Point], target: Box) -> int:

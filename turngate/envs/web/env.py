@@ -17,22 +17,23 @@ import numpy as np
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError, fact
-from turngate.envs.web.candidates import candidates_of, checked, rank_of_hit
+from turngate.envs.web.candidates import candidates_of, checked, path_of, rank_of_hit
+from turngate.envs.web.confident import CONFIDENT, click_facts, with_confidence
 from turngate.envs.web.engine.browser import Browser, hold, release
 from turngate.envs.web.engine.browser_session import BrowserSession
 from turngate.envs.web.engine.page_problems import BrowserLost, PageProblem
 from turngate.envs.web.engine.settings import PageSettings
 from turngate.envs.web.engine.view import Element, PageView
-from turngate.envs.web.facts import EVIDENCE, OF_CANDIDATES
+from turngate.envs.web.facts import EVIDENCE, OF_CANDIDATES, OF_CONFIDENCE, OF_SLIDES
 from turngate.envs.web.generated.shop.hints import LEVELS
 from turngate.envs.web.generated.shop.shop_source import ShopSource
 from turngate.envs.web.page_text import changed_lines, head_line, page_lines, within
 from turngate.envs.web.planned_hands import PlannedHands
 from turngate.envs.web.rubric import RUBRIC
-from turngate.envs.web.scenario import WebScenario, scenario_of
+from turngate.envs.web.scenario import WebScenario, WritableScenario, scenario_of
 from turngate.errors import ConfigError, EnvError
 from turngate.tools.tool import Tool, tool
-from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall, derive_seed
+from turngate.types import Action, Evidence, Observation, Task, ToolCall, derive_seed
 
 MOST_SOLUTIONS = 256
 """Tasks whose solutions are kept."""
@@ -41,22 +42,23 @@ DEADLINE_S = 60.0
 FURTHEST_PX = 100_000
 """By how much a page is scrolled at most in one action."""
 BY_REFERENCE = ("click", "fill", "select", "hover", "drag", "read")
-BY_PLACE = ("click_at", "hover_at", "drag_at", "type_text")
-SEVERAL = "click_candidates"
+BY_PLACE = ("click_at", "hover_at", "drag_at", "drag_along", "type_text")
+SEVERAL, WRITES = "click_candidates", "write"
 Pointing = Literal["references", "places", "both"]
 Shown = Literal["page", "changes"]
 Screenshots = Literal["none", "plain", "marks"]
 
 
 class WebEnv(ToolEnv):
-    """A browser. ``tasks``: ``shop``, ``miniwob``, ``web_site`` (docs/web.md), or a source of your own.
+    """A browser. ``tasks``: ``shop``, ``miniwob``, ``web_site``, ``slides`` (docs/web.md), or a source of your own.
 
     ``pointing``: whether elements are used by their references, by their places on the screen in pixels, or both.
     ``show``: after an action the whole page, or only what changed where the page is still the same one. ``screenshot``:
     whether an image of the page goes along, plain or with the references drawn in. ``candidates``: above 1 there is a
-    click that names up to so many candidates, of which the first is clicked. ``max_chars``: of an observation.
-    ``width`` and ``height``: of the window in pixels. Raises ConfigError for a setting that is out of range, and where
-    Chromium or playwright is missing, with how to install it.
+    click that names up to so many candidates, of which the first is clicked. ``confidence``: whether a click may say
+    how sure the agent is of its place. ``max_chars``: of an observation. ``width`` and ``height``: of the window in
+    pixels. Raises ConfigError for a setting that is out of range, and where Chromium or playwright is missing, with how
+    to install it.
     """
 
     turn_spec = TurnSpec(
@@ -86,6 +88,7 @@ class WebEnv(ToolEnv):
         show: Shown = "page",
         screenshot: Screenshots = "none",
         candidates: int = 1,
+        confidence: bool = False,
         max_chars: int = 4000,
         width: int = 1024,
         height: int = 768,
@@ -104,19 +107,27 @@ class WebEnv(ToolEnv):
         self._left_out = {"references": "places", "places": "references", "both": ""}[pointing]
         left_out = {"references": BY_PLACE, "places": BY_REFERENCE, "both": ()}[pointing]
         left_out = left_out if candidates > 1 else (*left_out, SEVERAL)
-        offered = tuple(one for one in self.turn_spec.tools if one.name not in left_out)
+        offered = tuple(one for one in self.turn_spec.tools if one.name not in (*left_out, WRITES))
+        if only := getattr(self.tasks, "tools", ()):
+            _check_only(only, pointing, candidates, confidence)
+            offered = tuple(one for one in self.turn_spec.tools if one.name in only)
+            declared = {**(self.turn_spec.evidence or {}), **OF_SLIDES}
+            self.turn_spec = replace(self.turn_spec, evidence=declared)
         self.turn_spec = replace(self.turn_spec, tools=offered, has_oracle=pointing != "places")
         if candidates > 1:
             declared = {**(self.turn_spec.evidence or {}), **OF_CANDIDATES}
             self.turn_spec = replace(self.turn_spec, evidence=declared)
+        if confidence:
+            declared = {**(self.turn_spec.evidence or {}), **OF_CONFIDENCE}
+            self.turn_spec = replace(self.turn_spec, tools=with_confidence(self.turn_spec.tools), evidence=declared)
         if self._networked:  # what a server of the user's remembers is neither seen nor undone
             self.turn_spec = replace(self.turn_spec, side_effects="external", fork="none")
         self._settings = PageSettings(width=width, height=height)
         self._kwargs: dict[str, Any] = {
             "pointing": pointing, "show": show, "screenshot": screenshot, "candidates": candidates,
-            "max_chars": max_chars, "width": width, "height": height, "max_turns": max_turns,
+            "confidence": confidence, "max_chars": max_chars, "width": width, "height": height, "max_turns": max_turns,
         }  # fmt: skip
-        self._show, self._screenshot, self._max_chars = show, screenshot, max_chars
+        self._confidence, self._show, self._screenshot, self._max_chars = confidence, show, screenshot, max_chars
         self._solutions: dict[str, list[str]] = {}
         self._held: Browser | None = hold()  # nothing starts before the first page
         self._session: BrowserSession | None = None
@@ -176,6 +187,12 @@ class WebEnv(ToolEnv):
         """The text of the tool, and the page after it."""
         if (aim := self._aim(arguments)) is not None:
             self.record("pointed_at", aim)
+        if self._confidence and tool.name in CONFIDENT:
+            place = None if aim is None else (aim[0], aim[1])
+            stated, target = arguments.get("confidence"), self._playing().target(self._browser())
+            for name, value in click_facts(stated, place, target):
+                self.record(name, value)
+            arguments = {name: value for name, value in arguments.items() if name != "confidence"}
         said = super().carry_out(tool, arguments, call)
         if self._ended or said:
             return said
@@ -322,6 +339,14 @@ class WebEnv(ToolEnv):
         return ""
 
     @tool
+    def drag_along(self, places: str) -> str:
+        """Press the mouse at the first place, move it over the others, let go at the last: 30 40, 80 90, 80 120."""
+        path = path_of(places)
+        self.record("pointed_at", list(path[0]))
+        self._browser().drag(*path)
+        return ""
+
+    @tool
     def hover(self, element: str) -> str:
         """Move the mouse to an element."""
         self._browser().hover_on(element)
@@ -362,6 +387,15 @@ class WebEnv(ToolEnv):
         """Let the page's clock run."""
         self._browser().wait(milliseconds)
         return ""
+
+    @tool
+    def write(self, html: str) -> str:
+        """Write the whole page as one HTML document, in place of what was there."""
+        scenario = self._playing()
+        if not isinstance(scenario, WritableScenario):
+            raise ToolError("the pages of this task are not written by you")
+        said = scenario.write(self._browser(), html)
+        return f"{said}\n{self._page_text()}"
 
     @tool(read_only=True)
     def read(self, element: str) -> str:
@@ -412,7 +446,7 @@ class WebEnv(ToolEnv):
         self._view = self._browser().observe()
         return self._view
 
-    def _aim(self, arguments: Mapping[str, object]) -> JSON:
+    def _aim(self, arguments: Mapping[str, object]) -> list[int] | None:
         """Where an action is aimed, [x, y], on the page as the agent saw it; None for one that names no place."""
         if "x" in arguments:
             return [cast(int, arguments["x"]), cast(int, arguments["y"])]
@@ -453,3 +487,12 @@ class WebEnv(ToolEnv):
                 if not facts.get("solved"):
                     raise EnvError(f"the oracle's actions do not solve task '{task.id}' in {self.max_turns} turns")
                 return
+
+
+def _check_only(tools: Sequence[str], pointing: Pointing, candidates: int, confidence: bool) -> None:
+    """Raises ConfigError for a way of pointing where the tasks have no tool that points."""
+    if pointing != "references" or candidates != 1 or confidence:
+        raise ConfigError(
+            "pointing, candidates and confidence have no effect, because these tasks have the tools "
+            f"{' and '.join(tools)} alone; leave them out"
+        )

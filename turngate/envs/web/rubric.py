@@ -1,5 +1,6 @@
 """What a web episode is paid for: the task done; and in episodes that were won, not repeating what led nowhere."""
 
+from turngate.rewards.gates.ladders import Conditional
 from turngate.rewards.gates.whole_kinds import NeedsOutcome
 from turngate.rewards.outcome import StepVerdicts
 from turngate.rewards.rubric import FromEvidence, Rubric
@@ -21,6 +22,17 @@ JUDGED_RUBRIC = Rubric(
     gates=(NeedsOutcome(at_least=0.5),),
 )
 """``RUBRIC``, and in episodes that were won what a judge says of each step (``step_verdict``, by an examiner)."""
+
+SLIDES_RUBRIC = Rubric(
+    rewards=(
+        FromEvidence(name="solved", evidence="solved", kind="outcome", weight=1.0, levels=(0, 1)),
+        FromEvidence(name="content", evidence="content_at_end", kind="process", weight=0.3),
+        FromEvidence(name="layout", evidence="layout_at_end", kind="process", weight=0.2),
+    ),
+    gates=(Conditional(given="content", at_least=1.0, pays=("layout",)),),
+)
+"""Of slides: all that is asked for and no fault; the share of the texts that a reader sees; and the share of the limits
+of layout that are kept, once all texts are there, because an empty slide is neat."""
 
 PARTIAL_RUBRIC = Rubric(
     rewards=(FromEvidence(name="goal_share", evidence="goal_share", kind="outcome", weight=1.0), _NO_OP),

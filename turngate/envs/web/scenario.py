@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from turngate.envs.web.engine.browser_session import BrowserSession
 from turngate.envs.web.engine.site_handler import SiteHandler
@@ -79,10 +79,19 @@ class WebScenario(Protocol):
         """Free what it holds. Safe to repeat."""
 
 
+@runtime_checkable
+class WritableScenario(Protocol):
+    """A scenario in which the agent writes the page itself."""
+
+    def write(self, session: BrowserSession, text: str) -> str:
+        """Show ``text`` as the page, and return what is to be said of it. Raises PageProblem for what is no page."""
+
+
 KINDS: Mapping[str, str] = {
     "shop": "turngate.envs.web.generated.shop.scenario:ShopScenario",
     "miniwob": "turngate.envs.web.loaders.miniwob.scenario:MiniwobScenario",
     "web_site": "turngate.envs.web.loaders.own.scenario:OwnScenario",
+    "slides": "turngate.envs.web.slides.scenario:SlideScenario",
 }
 """The entry of ``Task.private`` that says of which kind a task is → the class of its scenario."""
 

@@ -1,7 +1,7 @@
 """What an outcome is worth, domain by domain: pure functions from plain data to numbers, and parts that a rubric names.
 
 ``answers`` short texts, numbers and lists · ``calls`` tool calls · ``sql`` queries and their results · ``search``
-retrieval and citations · ``code`` tests, patches, diagnostics · ``gui`` step verdicts · ``calibration`` and
+retrieval and citations · ``code`` tests, patches, diagnostics · ``gui`` clicks and step verdicts · ``calibration`` and
 ``confidence`` what the agent said and what its probabilities say · ``votes`` several attempts · ``criteria`` weighted
 lists · ``formula`` and ``components`` how a part reads recorded evidence.
 
@@ -80,7 +80,15 @@ from turngate.rewards.outcome.confidence import (
 )
 from turngate.rewards.outcome.criteria import criteria_score
 from turngate.rewards.outcome.formula import Formula
-from turngate.rewards.outcome.gui import CandidateClicks, StepVerdicts, exploration_reward, in_a_line
+from turngate.rewards.outcome.gui import (
+    CandidateClicks,
+    ConfidentClicks,
+    StepVerdicts,
+    click_closeness,
+    confident_click,
+    exploration_reward,
+    in_a_line,
+)
 from turngate.rewards.outcome.normal_form import normalize
 from turngate.rewards.outcome.search import (
     CitedAnswer,
@@ -116,6 +124,7 @@ __all__ = [
     "BrierScore",
     "CandidateClicks",
     "CitedAnswer",
+    "ConfidentClicks",
     "ExactMatch",
     "ExecutionMatch",
     "Formula",
@@ -150,7 +159,9 @@ __all__ = [
     "call_quality",
     "changed_lines",
     "citation_overlap",
+    "click_closeness",
     "co_rewards",
+    "confident_click",
     "criteria_score",
     "diagnostics_reward",
     "difficulty_weights",

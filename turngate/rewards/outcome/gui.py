@@ -1,13 +1,16 @@
-"""Rewards of GUI actions: step verdicts of a judge, and clicks that name several candidates."""
+"""Rewards of GUI actions: step verdicts of a judge, clicks that name several candidates, clicks with a confidence."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from turngate.errors import ShapeError
 from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.parts import Span
 
 
 def exploration_reward(n: int, rank: int) -> float:
@@ -49,6 +52,65 @@ class CandidateClicks(Formula):
     def grade(self, candidates: list[tuple[float, float]], candidate_hit: int) -> float | None:
         """One click."""
         return -1.0 if in_a_line(candidates) else exploration_reward(len(candidates), candidate_hit)
+
+
+def click_closeness(offset: tuple[float, float], *, hit: bool, spread: float = 0.25) -> float:
+    """Truncated Gaussian of a click: ``exp(−½·((x / spread)² + (y / spread)²))`` if it ``hit`` its target, else 0.
+
+    ``offset``: from the middle of the target, in shares of its width and height; ``spread``: the standard deviation in
+    the same unit. Raises ShapeError for a spread that is not positive.
+    """
+    if spread <= 0:
+        raise ShapeError(f"spread is {spread}; it must be above 0")
+    return math.exp(-0.5 * sum((far / spread) ** 2 for far in offset)) if hit else 0.0
+
+
+def confident_click(hit: bool, confidence: float | None, closeness: float, *, faithful: bool = False) -> float:
+    """HyperClick (https://arxiv.org/abs/2510.27266): ``hit − (c − g)²`` in [−1, 1], with the stated confidence ``c``
+    and the closeness ``g`` of the click.
+
+    Being right counts, and so does saying how right one is. No stated confidence (None) is scored as the worst one.
+    ``faithful=True`` is ``hit + 1 − (c − g)²``, of which we have reviews only: it pays 1 for a click beside the target
+    that says 0, so that clicks anywhere pay. Raises ShapeError for a confidence or closeness outside [0, 1].
+    """
+    for name, value in (("confidence", confidence), ("closeness", closeness)):
+        if value is not None and not 0 <= value <= 1:
+            raise ShapeError(f"{name} is {value}; it must lie in [0, 1]")
+    missed = 1.0 if confidence is None else (confidence - closeness) ** 2
+    return float(hit) + float(faithful) - missed
+
+
+class ConfidentClicks(Formula):
+    """What a click earns by whether it hits its target (``click_hit``), how near the middle (``click_offset``), and how
+    sure of it the agent said it was (``click_confidence``).
+
+    By ``confident_click``. How wide the Gaussian is in HyperClick was not found: ``spread`` is a choice. Clicks whose
+    target is not known earn nothing.
+    """
+
+    type: Literal["confident_clicks"] = "confident_clicks"
+    per_turn: bool = True
+    low: float = -1.0
+    published: ClassVar[Span | None] = (0.0, 2.0)
+    spread: float = Field(0.25, gt=0)
+    """Standard deviation of the closeness, in shares of the target's width and height. Raise it where clicks near the
+    edge of a target are as good as those in its middle."""
+    faithful: bool = False
+    """Whether each click earns 1 more, as published, also one beside its target; it needs low = 0 and high = 2."""
+
+    def model_post_init(self, context: object) -> None:
+        """Raises ConfigError if verdicts would lie outside [low, high]."""
+        super().model_post_init(context)
+        if not self.faithful:
+            self._needs_range(-1.0, 1.0)
+
+    def grade(
+        self, click_confidence: float | Literal[False], click_hit: bool, click_offset: tuple[float, float]
+    ) -> float | None:
+        """One click."""
+        stated = None if click_confidence is False else click_confidence
+        closeness = click_closeness(click_offset, hit=click_hit, spread=self.spread)
+        return confident_click(click_hit, stated, closeness, faithful=self.faithful)
 
 
 class StepVerdicts(Formula):

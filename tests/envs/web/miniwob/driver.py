@@ -99,10 +99,11 @@ class Driver:
             assert step.selector is not None
             self.page.locator(step.selector).nth(step.nth).select_option(label=step.value.split("\n"))
         elif step.kind == "press":
-            if step.selector is not None:
-                self.page.locator(step.selector).nth(step.nth).press(step.value)
-            else:
-                keyboard.press(step.value)
+            for key in step.value.split():
+                if step.selector is not None:
+                    self.page.locator(step.selector).nth(step.nth).press(key)
+                else:
+                    keyboard.press(key)
         elif step.kind == "drag":
             assert point is not None
             assert step.to is not None

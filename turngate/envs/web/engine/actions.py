@@ -85,12 +85,13 @@ async def hover_on(tab: Tab, ref: str) -> None:
     await hover(tab, *await _place(tab, ref, usable=False))
 
 
-async def drag(tab: Tab, start: tuple[float, float], end: tuple[float, float]) -> None:
-    """Press the mouse at one point, move it and release it at another."""
-    start, end = _point(tab, *start), _point(tab, *end)
+async def drag(tab: Tab, *path: tuple[float, float]) -> None:
+    """Press the mouse at the first point, move it over the others and release it at the last."""
+    start, *others = [_point(tab, *point) for point in path]
     await tab.page.mouse.move(*start)
     await tab.page.mouse.down()
-    await tab.page.mouse.move(*end, steps=5)
+    for point in others:
+        await tab.page.mouse.move(*point, steps=5)
     await tab.page.mouse.up()
 
 

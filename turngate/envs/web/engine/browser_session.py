@@ -315,9 +315,9 @@ class BrowserSession:
         """Move the mouse to an element."""
         self._act(lambda tab: actions.hover_on(tab, ref))
 
-    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Press the mouse at one point and release it at another."""
-        self._act(lambda tab: actions.drag(tab, start, end))
+    def drag(self, *path: tuple[float, float]) -> None:
+        """Press the mouse at the first point, move it over the others and release it at the last."""
+        self._act(lambda tab: actions.drag(tab, *path))
 
     def drag_on(self, ref: str, onto: str) -> None:
         """Drag one element onto another."""

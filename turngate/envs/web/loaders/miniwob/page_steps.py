@@ -24,10 +24,10 @@ class PageStep:
     """One action. An element is the ``nth`` (0-based) of those that the CSS ``selector`` finds.
 
     click: element. click_at: ``point``. fill: element, ``value`` replaces what it holds. select: element, ``value`` is
-    the label of the option, several are separated by line ends. press: ``value`` is a key as browsers name it, for the
-    element if one is given, else for the one with the focus. drag: from the element's middle or ``point`` over ``via``
-    to ``to``. scroll: the wheel over the element by ``value`` pixels, down if positive. hover: element or ``point``.
-    wait: ``value`` milliseconds.
+    the label of the option, several are separated by line ends. press: ``value`` are keys as browsers name them, with
+    blanks between them, for the element if one is given, else for the one with the focus. drag: from the element's
+    middle or ``point`` over ``via`` to ``to``. scroll: the wheel over the element by ``value`` pixels, down if
+    positive. hover: element or ``point``. wait: ``value`` milliseconds.
     """
 
     kind: Kind

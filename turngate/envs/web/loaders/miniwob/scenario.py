@@ -53,7 +53,7 @@ class MiniwobScenario:
             return None
         if step.point is not None:
             return box_of(session, f"document.elementFromPoint({step.point[0]}, {step.point[1]})")
-        return box_of(session, f"document.querySelectorAll({json.dumps(step.selector)})[{step.nth}]")
+        return box_of(session, _of(step))
 
     def state(self) -> str:
         """Nothing: all that there is to know is on the page."""
@@ -104,27 +104,46 @@ def _actions(step: PageStep, hands: Hands) -> Iterator[str]:
 
     match step.kind:
         case "click" | "hover":
-            yield (
-                f"{step.kind} {hands.at(step.selector, step.nth)}" if step.selector else f"hover_at {place(step.point)}"
-            )
+            ref = hands.at(step.selector, step.nth) if step.selector else ""
+            box = box_of(hands.session, _of(step)) if ref else None
+            if box is None or _is_over(hands, ref, box):
+                yield f"{step.kind} {ref}" if ref else f"hover_at {place(step.point)}"
+            else:  # an element that the tree does not have, such as a box that only its colour tells
+                yield f"{step.kind}_at {place(box.centre)}"
         case "click_at":
             yield f"click_at {place(step.point)}"
         case "fill":
-            yield f"fill {hands.at(step.selector or '', step.nth)} {step.value}"
+            text = step.value.rstrip(" ")
+            yield f"fill {hands.at(step.selector or '', step.nth)} {text}"
+            if blanks := len(step.value) - len(text):  # at the end of a command none are read
+                yield f"press {' '.join(['Space'] * blanks)}"
         case "select":
             yield f"select {hands.at(step.selector or '', step.nth)} {step.value}"
         case "press":
-            if step.selector:
+            if step.selector and not hands.session.evaluate(f"{_of(step)} === document.activeElement"):
                 yield f"click {hands.at(step.selector, step.nth)}"
             yield f"press {step.value}"
         case "scroll":
             yield f"scroll {step.value} {hands.at(step.selector or '', step.nth)}"
         case "drag":
-            if step.via or step.to is None:
-                raise EnvError("the oracle drags over several places, for which there is no tool")
-            yield f"drag_at {place(step.point)} {place(step.to)}"
+            ways = [place(point) for point in (step.point, *step.via, step.to)]
+            yield f"drag_along {', '.join(ways)}" if step.via else f"drag_at {' '.join(ways)}"
         case "wait":
             yield f"wait {step.value}"
+
+
+def _is_over(hands: Hands, ref: str, box: Box) -> bool:
+    """Whether a click on the element of this reference lands in the box."""
+    element = hands.view().find(ref)
+    if element is None:
+        return False
+    x, y = element.box.centre
+    return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
+
+
+def _of(step: PageStep) -> str:
+    """The element of a step, in JavaScript."""
+    return f"document.querySelectorAll({json.dumps(step.selector)})[{step.nth}]"
 
 
 def _middle(hands: Hands, step: PageStep) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
-from turngate.envs.web.loaders.miniwob.oracles.opening import picked_date
+from turngate.envs.web.loaders.miniwob.oracles.opening import ANIMATION_MS, picked_date
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
     NoAnswer,
@@ -20,6 +20,7 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
     shown,
     texts,
     utterance,
+    wait,
 )
 
 # --- mail -------------------------------------------------------------------------------------------------------------
@@ -162,6 +163,7 @@ def book_flight(look: Look) -> Iterator[PageStep]:
             held = look.js(f"document.querySelector('{field}').value")
             if place not in held or held == place:
                 yield PageStep(kind="fill", selector=field, value=place)
+                yield wait(ANIMATION_MS)  # the list of places opens after a pause
                 offers = texts(look, ".ui-autocomplete li")
                 visible = shown(look, ".ui-autocomplete li")
                 fitting = [n for n, one in enumerate(offers) if place in one and visible[n]]

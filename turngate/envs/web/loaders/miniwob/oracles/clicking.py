@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
@@ -22,6 +26,8 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
     wait,
 )
 
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
 QUOTED = re.compile(r'"(.*)"')
 
 
@@ -141,25 +147,37 @@ def ascending_numbers(look: Look) -> Iterator[PageStep]:
             yield click("svg rect")
 
 
+NEARER_THAN = (40, 10, 5)
+"""COLD, WARM and HOT begin at these distances, in pixels."""
+
+
 def hot_cold(look: Look) -> Iterator[PageStep]:
-    """Move over the area, in ever smaller steps around where it is less cold, and click where it is HOT."""
+    """Move to where the answer tells most about the places that are left, until it is HOT, and click there."""
     area = boxes(look, "#touch-area")[0]
-    degrees = ("ICE COLD", "COLD", "WARM", "HOT")
-    best, place = 0, area.middle
-    for far, by in ((80, 50), (40, 14), (9, 4)):  # half the width of what is searched, and the step
-        x, y = place
-        spots = [(x + dx, y + dy) for dx in range(-far, far + 1, by) for dy in range(-far, far + 1, by)]
-        for spot in sorted(spots, key=lambda spot: math.dist(spot, place)):
-            if not (0 < spot[0] - area.left < area.width and 0 < spot[1] - area.top < area.height):
-                continue
-            yield PageStep(kind="hover", point=spot)
-            degree = degrees.index("".join(texts(look, "#signal")))
-            if degree > best:
-                best, place = degree, spot
-                break
-        if best == len(degrees) - 1:
-            break
-    yield click_at(*place)
+    xs = np.arange(math.ceil(area.left) + 1, area.left + area.width)
+    ys = np.arange(math.ceil(area.top) + 1, area.top + area.height)
+    left_P = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+    spots_S = np.stack(np.meshgrid(xs[2::5], ys[2::5]), axis=-1).reshape(-1, 2)
+    while len(left_P):
+        sample_P = left_P[:: 1 + len(left_P) // 400]
+        degrees_SP = _degrees(np.linalg.norm(spots_S[:, None] - sample_P[None], axis=-1))
+        shares_SD = np.stack([(degrees_SP == degree).mean(axis=1) for degree in range(4)], axis=-1)
+        told_S = -(shares_SD * np.log(np.maximum(shares_SD, 1e-9))).sum(axis=-1)
+        spot = spots_S[int(told_S.argmax())] if len(left_P) > 1 else left_P[0]
+        x, y = map(int, spot)
+        yield PageStep(kind="hover", point=(x, y))
+        degree = ("ICE COLD", "COLD", "WARM", "HOT").index("".join(texts(look, "#signal")))
+        if degree == len(NEARER_THAN):
+            yield click_at(x, y)
+            return
+        left_P = left_P[_degrees(np.linalg.norm(left_P - spot, axis=-1)) == degree]
+    raise NoAnswer("no place is as warm as the page says")
+
+
+def _degrees(distance: FloatArray) -> IntArray:
+    """How many of ``NEARER_THAN`` a distance lies below."""
+    found: IntArray = np.sum([distance < near for near in NEARER_THAN], axis=0, dtype=np.int64)
+    return found
 
 
 ORACLES: dict[str, Oracle] = {

@@ -32,11 +32,8 @@ def slid(look: Look, wanted: int, value: str, handle: str, nth: int = 0) -> Iter
     """Move a slider to ``wanted`` with the arrow keys; ``value`` finds where its number stands."""
     while (now := int(texts(look, value)[0])) != wanted:
         far = abs(wanted - now) >= 20  # a page key moves by a fifth of the range, which is 5 at least
-        yield (
-            press("ArrowRight" if wanted > now else "ArrowLeft", handle, nth)
-            if not far
-            else press("PageUp" if wanted > now else "PageDown", handle, nth)
-        )
+        keys = ("PageUp", "PageDown") if far else ("ArrowRight", "ArrowLeft")
+        yield press(" ".join([keys[wanted < now]] * (1 if far else abs(wanted - now))), handle, nth)
 
 
 def use_slider(look: Look) -> Iterator[PageStep]:

@@ -19,7 +19,11 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
     shown,
     texts,
     utterance,
+    wait,
 )
+
+ANIMATION_MS = 600
+"""Longer than what jQuery shows, hides or looks up after a pause."""
 
 
 def click_collapsible(look: Look) -> Iterator[PageStep]:
@@ -90,6 +94,7 @@ def click_pie(look: Look) -> Iterator[PageStep]:
     label = asked(look)
     if texts(look, "#wheelnav-divWheel-spreadertitle") == ["+"]:
         yield click("#wheelnav-divWheel-spreadertitle")
+        yield wait(ANIMATION_MS)
     titles = texts(look, "#divWheel [id*='-title-']")
     yield click("#divWheel [id*='-title-']", nth_with(titles, label))
 
@@ -131,6 +136,7 @@ def picked_date(look: Look, month: int, day: int) -> Iterator[PageStep]:
         yield click(".ui-datepicker-prev" if now > month else ".ui-datepicker-next")
     days = texts(look, "#ui-datepicker-div td a")
     yield click("#ui-datepicker-div td a", nth_with(days, str(day)))
+    yield wait(ANIMATION_MS)  # the calendar fades away, over the button below it
 
 
 def choose_date(look: Look) -> Iterator[PageStep]:

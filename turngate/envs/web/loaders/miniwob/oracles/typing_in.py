@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
+from turngate.envs.web.loaders.miniwob.oracles.opening import ANIMATION_MS
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
     NoAnswer,
@@ -21,6 +22,7 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
     shown,
     texts,
     utterance,
+    wait,
 )
 
 
@@ -185,6 +187,7 @@ def use_autocomplete(look: Look) -> Iterator[PageStep]:
     if not (held.startswith(begin) and held.endswith(end) and held):
         if not any(shown(look, ".ui-autocomplete li")):
             yield from filled(look, "#tags", begin)
+            yield wait(ANIMATION_MS)  # the list opens after a pause
         offers = texts(look, ".ui-autocomplete li")
         fitting = [nth for nth, one in enumerate(offers) if one.startswith(begin) and one.endswith(end)]
         if not fitting:
