@@ -41,7 +41,7 @@ def entry_points() -> dict[str, dict[str, str]]:
 
 
 def configs(document: str) -> list[str]:
-    others = ("# pyproject.toml", "[[rewards]]")  # the second: a rubric in a file of its own
+    others = ("# pyproject.toml", "[[rewards]]", "# acme/")  # a rubric, and a method, in files of their own
     return [block for block in blocks(document, "toml") if not block.startswith(others)]
 
 
@@ -54,6 +54,9 @@ def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert name, f"a program of CONTRIBUTING.md begins with the name of its file: {block[:40]}"
         (folder / "acme").mkdir(exist_ok=True)
         (folder / name[1]).write_text(block)
+    for block in blocks("CONTRIBUTING.md", "toml"):
+        if name := re.match(r"# (acme/\w+\.toml)\n", block):
+            (folder / name[1]).write_text(block)
     (folder / "acme" / "__init__.py").touch()
     (folder / "my_rules.py").write_text("from acme.credit import winners_only\n")
     metadata = folder / "acme-1.0.dist-info"
@@ -101,14 +104,18 @@ def test_every_part_of_the_package_is_found_by_its_short_name(acme: Path) -> Non
         import turngate.envs.router.env, turngate.envs.search.env
         import turngate.envs.tooluse.generated.domains.users, turngate.envs.tooluse.env
         from turngate.parts import families
+        from turngate.methods.overlay import find
         from turngate.rubrics import find_rubric
         points = {entry_points()!r}
         kinds = {{family.group(): family for family in families()}}
-        assert set(kinds) | {{"turngate.envs", "turngate.rubrics"}} == set(points), set(kinds) ^ set(points)
+        others = {{"turngate.envs", "turngate.methods", "turngate.rubrics"}}
+        assert set(kinds) | others == set(points), set(kinds) ^ set(points)
         for group, names in points.items():
             for name, path in names.items():
                 if group in kinds:
                     assert kinds[group].find(name).__name__ == path.partition(":")[2], name
+                elif group == "turngate.methods":
+                    assert find(name).settings == find(path).settings
                 elif group == "turngate.rubrics":
                     assert find_rubric(name) == find_rubric(path)
         print("found")

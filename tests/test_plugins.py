@@ -50,7 +50,7 @@ CONFIG: dict[str, Any] = {
     "warm_start": {"episodes": 18, "epochs": 2, "lr": 5e-3},
     "policy": {"turn_tokens": 8, "context": 128, "concurrency": 2},
     "examine": [{"type": "acme_listener", "word": "i"}],
-    "credit": {"type": "acme_flat", "level": 0.125},
+    "method": "acme_flat_out",
     "loss": {"objective": {"type": "acme_plain", "scale": 2.0}},
     "sink": [{"type": "acme_diary", "greeting": "Hello"}],
     "train": {"steps": 2, "tasks_per_step": 3, "group_size": 4, "filters": [{"type": "acme_encores", "most": 2}]},
@@ -188,6 +188,15 @@ def test_explain_lists_what_other_packages_bring(turngate: Command) -> None:
     assert "level = 1.0" in said["credit.acme_flat"]
     for key, name in names.items():
         assert f"  {name} " in said[key], key
+
+
+def test_methods_lists_and_shows_what_other_packages_bring(trained: Path, turngate: Command) -> None:
+    """The run named it: its credit rule and level are the method's."""
+    assert "  acme_flat_out " in turngate("methods").stdout
+    assert "Ringing all bells alike (2026)" in turngate("methods", "acme_flat_out").stdout
+    config = tomllib.loads((trained / "config.toml").read_text())
+    assert config["method"] == [{"name": "acme_flat_out", "instead": []}]
+    assert (config["credit"]["type"], config["credit"]["level"]) == ("acme_flat", 0.125)
 
 
 def test_an_environment_that_ends_its_process_costs_that_episode_in_a_run_of_two(turngate: Command) -> None:

@@ -6,6 +6,7 @@ SIGINT and SIGTERM.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -35,6 +36,12 @@ app.add_typer(reading_runs.app)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(data.app, name="data")
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+_Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method", metavar="NAME", help="A published method to merge in; repeat. turngate methods lists them."
+    ),
+]
 
 
 def main() -> None:
@@ -119,14 +126,22 @@ def train(
     jobs: Annotated[
         int, typer.Option(min=1, help="Runs made at once: the run, its baselines and controls, a process for each.")
     ] = 1,
+    method: _Methods = None,
 ) -> None:
     """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
     from turngate.config import load
 
-    settings = load(config, context.args)  # first, so that a mistake in it is reported before torch is imported
+    settings = load(
+        config, [*_naming(method), *context.args]
+    )  # first, so that a mistake in it is reported before torch is imported
     from turngate.commands.train import train
 
     train(consoles.output(), settings, _command(), strict=strict, jobs=jobs)
+
+
+def _naming(methods: list[str] | None) -> list[str]:
+    """The methods as an override of a config."""
+    return [f"--method={json.dumps(methods, ensure_ascii=False)}"] if methods else []
 
 
 @app.command("eval", context_settings=_WITH_OVERRIDES)
@@ -169,6 +184,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="RUN/PHASE", help="Also: success by how often that phase of a run solved a task."),
     ] = None,
+    method: _Methods = None,
 ) -> None:
     """Measure how often a model or a server solves tasks.
 
@@ -186,11 +202,11 @@ def evaluate(
     if others[:-1]:
         raise ConfigError(f"'{others[0]}' is a second model; evaluate one model per command")
     if config is not None:
-        settings = _evaluated(context, config, overrides, folder or model)
+        settings = _evaluated(context, config, [*_naming(method), *overrides], folder or model)
         both = (settings.eval_temperature, 0.0)
         evaluate_config(consoles.output(), settings, out=out, temperatures=both, memory=memory, further=further)
         return
-    if overrides:
+    if overrides := [*_naming(method), *overrides]:
         raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set only together with --config")
     limits: dict[str, float] = {"turn_tokens": turn_tokens, "context": context_tokens, "examples": examples}
     limits["temperature"] = temperature or 1.0
@@ -234,7 +250,7 @@ def _evaluated(context: typer.Context, config: Path, overrides: list[str], model
 
     source = context.get_parameter_source
     given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
-    read = ("config", "out", "model", "folder", "memory", "best_of", "vote", "buckets")
+    read = ("config", "out", "model", "folder", "memory", "best_of", "vote", "buckets", "method")
     if idle := [name for name in given if name not in read]:
         key = _KEYS.get(idle[0], f"policy.{idle[0]}")
         raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set its key: --{key}=VALUE")
@@ -257,6 +273,7 @@ def doctor(
         typer.Option(help="TOML file, as for train; it names model and environment where they are left out."),
     ] = None,
     play: Annotated[int, typer.Option(min=0, help="Load the weights, play so many tasks and show every turn.")] = 0,
+    method: _Methods = None,
 ) -> None:
     """Tell before any training what a model's files hold, what it is shown, the memory needed and what is refused.
 
@@ -270,7 +287,7 @@ def doctor(
     named = [word for word in words if not word.startswith("--")]
     if len(named) > 2:
         raise ConfigError(f"'{named[2]}' is neither the model nor the environment; write: turngate doctor MODEL ENV")
-    overrides = [word for word in words if word.startswith("--")]
+    overrides = [*_naming(method), *(word for word in words if word.startswith("--"))]
     model, env, *_ = [*named, "", ""]
     settings = settings_of(model, env, config, overrides)
     raise typer.Exit(0 if doctor(consoles.output(), settings, n_played=play) else 1)
@@ -306,6 +323,23 @@ def envs() -> None:
     from turngate.commands.envs import list_envs
 
     list_envs(consoles.output())
+
+
+@app.command()
+def methods(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME|WORD]", help="A method to show; any other word lists the methods with it.")
+    ] = "",
+    kind: Annotated[str, typer.Option(help="Only this kind: credit, objective, guidance …")] = "",
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print all of them as docs/methods.md.")] = False,
+) -> None:
+    """List published methods, or show one: paper, equation, what is left out, its settings. train --method NAME."""
+    from turngate.commands.methods import list_methods, print_markdown
+
+    if markdown:
+        print_markdown(consoles.output(), name, kind)
+    else:
+        list_methods(consoles.output(), name, kind)
 
 
 @app.command()

@@ -22,6 +22,7 @@ from turngate.envs.registry import load_plugins
 from turngate.errors import ConfigError, DataError, UserError
 from turngate.examine.base import Examiner
 from turngate.jsonl import read_json, toml_of
+from turngate.methods.merging import KEY, MergedMethod, merged, names_in, refusal, with_names
 from turngate.parts import TRUST, Part, UntrustedCode, import_module, importing_nothing
 from turngate.problems import one_line
 from turngate.runs import RunFolder
@@ -69,6 +70,9 @@ class Config(Section):
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed from which every random number of the run is derived: the same seed and settings repeat a run, another seed
     shows how much of a result is luck."""
+    method: tuple[MergedMethod, ...] = ()
+    """Published methods, by name, for instance "gigpo" or ["gigpo", "gspo"]: their settings are merged into the others,
+    and this key becomes the list of what was merged. turngate methods lists them; docs/methods.md."""
     model: str | TinyModel = TinyModel()
     """The model that is trained: a name on the Hugging Face hub, a local folder, or a table for a tiny new one."""
     env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
@@ -375,9 +379,15 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def parse_with(data: dict[str, object], overrides: Sequence[str]) -> Config:
-    """``parse`` after each ``--section.key=value`` is set in ``data``."""
-    for override in overrides:
+    """``parse`` after each ``--section.key=value`` is set in ``data``: first the method, whose settings the others can
+    change."""
+    chosen = [override for override in overrides if override.startswith(f"--{KEY}=")]
+    for override in chosen:
         _apply(data, override)
+    data = with_names(data)
+    for override in overrides:
+        if override not in chosen:
+            _apply(data, override)
     return parse(data)
 
 
@@ -460,11 +470,33 @@ def load_run(run: RunFolder) -> Config:
 
 
 def parse(data: Mapping[str, object]) -> Config:
-    """Validate a tree of plain values, as TOML gives it. Raises ConfigError with a message of one line."""
+    """Validate a tree of plain values, as TOML gives it, with the settings of the methods that it names.
+
+    Raises ConfigError with a message of one line, which names the methods if the config is right without them.
+    """
+    tree = merged(data)
     try:
-        return Config.model_validate(data)
+        return _validated(tree)
+    except ConfigError as error:
+        names = names_in(tree)
+        if not names or isinstance(error, UntrustedCode) or _is_wrong({**data, KEY: ()}, str(error)):
+            raise
+        raise ConfigError(refusal(str(error), names)) from error
+
+
+def _validated(tree: Mapping[str, object]) -> Config:
+    try:
+        return Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(one_line(error, Config, data)) from None
+        raise ConfigError(one_line(error, Config, tree)) from None
+
+
+def _is_wrong(tree: Mapping[str, object], message: str) -> bool:
+    try:
+        _validated(tree)
+    except UserError as error:
+        return str(error) == message
+    return False
 
 
 def dump(config: Config) -> str:

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 from pydantic_core import PydanticCustomError
 
 from turngate.errors import ConfigError, DataError, UnknownName, UserError
 from turngate.jsonl import read_text, toml_of
 from turngate.parts import import_object, loaded
 from turngate.problems import one_line
-from turngate.rewards import Rubric
+from turngate.rewards import Gate, Reward, Rubric
 
 SHIPPED: Mapping[str, str] = MappingProxyType(
     {
@@ -157,3 +157,18 @@ NamedRubric: TypeAlias = Annotated[Rubric, BeforeValidator(_looked_up), PlainSer
 
 So the config of a run keeps the rubric that the run had, also if the file or module changes later.
 """
+
+
+class RubricAdditions(BaseModel):
+    """What is paid beside what a rubric pays, whatever that is: rewards and gates that come after its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    rewards: tuple[Reward, ...] = ()
+    """Further components, for instance one that pays what an examiner found out."""
+    gates: tuple[Gate, ...] = ()
+    """Further conditions on what is paid."""
+
+    def joined(self, rubric: Rubric) -> Rubric:
+        """``rubric`` with these. Raises ConfigError for a name that it has already."""
+        added = {"rewards": (*rubric.rewards, *self.rewards), "gates": (*rubric.gates, *self.gates)}
+        return rubric.model_copy(update=added)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from turngate.envs.registry import id_alone
 from turngate.envs.tasks import TaskSourcePart
-from turngate.rubrics import NamedRubric
+from turngate.rubrics import NamedRubric, RubricAdditions
 from turngate.trainer.evaluation.validation_steps import Chooser, Kept
 from turngate.trainer.filters.parts import FilterPart
 
@@ -47,6 +47,9 @@ class EnvSection(Section):
     code_repair_direct, search, search_cited, search_path, search_truthful, search_nuggets, tool_use, tool_use_judged,
     bfcl, tau_strict, router, router_window, web, web_judged, web_partial, slides), a JSON or TOML file, a table with
     the keys below, or package.module:NAME. Left out: the environment's own."""
+    rubric_adds: RubricAdditions | None = None
+    """Rewards and gates that come after those of the rubric, the environment's own included, as a method adds them;
+    left out: none."""
     allow_unsafe: bool = False
     """Train although the rubric can pay a worse outcome more than a better one. Without this such a run is refused;
     with it every report of the run says so."""

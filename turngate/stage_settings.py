@@ -20,7 +20,7 @@ from turngate.runs import RunFolder
 from turngate.sections import Section
 from turngate.types import derive_seed
 
-OF_THE_RUN = frozenset({"name", "folder", "seed", "model", "warm_start", "sink", "stages", "rounds"})
+OF_THE_RUN = frozenset({"name", "folder", "seed", "method", "model", "warm_start", "sink", "stages", "rounds"})
 """Keys that belong to the run as a whole; the model and its warm start are where the first stage begins."""
 BEGINNINGS = ("before", "first")
 """What ``begins_with`` may say beside the name of a stage."""

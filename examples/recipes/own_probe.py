@@ -1,4 +1,4 @@
-"""Who says whether the answer that a probe forced is right. See probe_progress.toml."""
+"""Who says whether the answer that a probe forced is right. See probe.toml."""
 
 from turngate.envs.lock import LockEnv
 from turngate.types import Task

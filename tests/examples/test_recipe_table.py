@@ -1,4 +1,4 @@
-"""The tables of docs/guidance.md have a row for every part, and its recipe has the part."""
+"""The tables of docs/guidance.md have a row for every part, and the method or the recipe that it names has the part."""
 
 import re
 import tomllib
@@ -8,6 +8,7 @@ import pytest
 
 from tests.helpers.recipes import FOLDER, alternatives
 from turngate.config import Config, parse
+from turngate.methods.overlay import find, parts_in
 from turngate.parts import Part
 from turngate.trainer.auxiliary import AuxiliaryPart
 from turngate.trainer.branching import BranchingPart
@@ -16,42 +17,53 @@ from turngate.trainer.filters.parts import FilterPart
 from turngate.trainer.guidance import GuidePart
 
 PAGE = (FOLDER.parents[1] / "docs" / "guidance.md").read_text(encoding="utf-8")
-TABLES: dict[str, tuple[type[Part], set[str]]] = {
-    "Guides": (GuidePart, {"none"}),
-    "AuxiliaryLosses": (AuxiliaryPart, set()),
-    "Branching": (BranchingPart, set()),
-    "Curricula": (CurriculumPart, {"order"}),
-    "Filters": (FilterPart, set()),
+TABLES: dict[str, tuple[type[Part], str, set[str]]] = {
+    "Guides": (GuidePart, "guide", {"none"}),
+    "AuxiliaryLosses": (AuxiliaryPart, "auxiliary", set()),
+    "Branching": (BranchingPart, "branching", set()),
+    "Curricula": (CurriculumPart, "curriculum", {"order"}),
+    "Filters": (FilterPart, "train.filters", set()),
 }
-"""Heading → family, and what of it is no method."""
+"""Heading → family, the key that has its parts, and what of it is no method."""
 
 
 def rows(heading: str) -> dict[str, str]:
-    """Name of each part below a heading, and its recipe."""
+    """Name of each part below a heading, and its method or recipe."""
     section = re.split(r"^#+ ", PAGE.split(f"\n### {heading}: ")[1], flags=re.MULTILINE)[0]
-    return {name: recipe for name, recipe in re.findall(r"^\| `(\w+)` \|.*\| (\S+) \|$", section, re.MULTILINE)}
+    found = re.findall(r"^\| `(\w+)` \|.*\| (\S+) \|$", section, re.MULTILINE)
+    return {name: place.strip("`") for name, place in found}
 
 
 def configs(recipe: str) -> Iterator[Config]:
-    """A recipe, its alternatives, and the stages of each."""
+    """A recipe and its alternatives."""
     text = (FOLDER / recipe).read_text()
     for one in (text, *alternatives(text).values()):
-        config = parse(tomllib.loads(one))
-        yield config
-        yield from (parse(stage.tree) for stage in config.unfolded())
+        yield parse(tomllib.loads(one))
 
 
-def used(config: Config) -> set[tuple[str, str]]:
-    """Noun and type of the parts that a recipe is about."""
-    parts = [config.guide, *config.auxiliary, config.curriculum, *config.train.filters]
-    return {(part.noun, part.type) for part in (*parts, *([config.branching] if config.branching else []))}
+def used(place: str) -> set[tuple[str, str]]:
+    """Key and type of the parts that a method or a recipe is about."""
+    if not place.endswith(".toml"):
+        return {(key.removeprefix("stages."), name) for key, name in parts_in(find(place).settings)}
+    return {
+        (key, part.type)
+        for config in configs(place)
+        for key, parts in {
+            "guide": [config.guide],
+            "auxiliary": config.auxiliary,
+            "curriculum": [config.curriculum],
+            "train.filters": config.train.filters,
+            "branching": [config.branching] if config.branching else [],
+        }.items()
+        for part in parts
+    }
 
 
 @pytest.mark.parametrize("heading", TABLES)
-def test_every_part_has_a_row_and_a_recipe_that_has_it(heading: str) -> None:
-    family, not_methods = TABLES[heading]
+def test_every_part_has_a_row_and_a_method_or_recipe_that_has_it(heading: str) -> None:
+    family, key, not_methods = TABLES[heading]
     shipped = {name for name, part in family.types.items() if part.__module__.startswith("turngate.")}
     found = rows(heading)
     assert set(found) == shipped - not_methods
-    for name, recipe in found.items():
-        assert (family.noun, name) in set().union(*map(used, configs(recipe))), f"{recipe} has no '{name}'"
+    for name, place in found.items():
+        assert (key, name) in used(place), f"{place} has no '{name}'"

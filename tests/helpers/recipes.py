@@ -8,6 +8,7 @@ from turngate.config import Config, load, parse
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.types import Source
 
 FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
 RECIPES = sorted(path.name for path in FOLDER.glob("*.toml"))
@@ -111,3 +112,17 @@ def what_was_collected_is_compared_and_then_played_on(run, rows):
         assert load(played.config).model == str(compared.model)
         assert weights(collected.model) != weights(compared.model)
         assert [Store(one.path).steps("train") for one in (compared, played)] == [[], [1, 2]]
+
+
+def the_oracle_begins(run, rows):
+    learned(run, rows)
+    for one in helped(run):
+        forced = [turn.source[-1] == Source.GUIDE for turn in one.turns]
+        assert forced == [turn < one.guidance.level for turn in range(3)]
+    assert {one.guidance.level for one in helped(run)} <= {1, 2}
+
+
+def unbalanced_groups_are_dropped(run, rows):
+    for step, row in enumerate(rows, start=1):
+        rates = [sum(score.outcome for score in group.scores) / 8 for group in Store(run.path).read(step, "train")]
+        assert row["drop/not_balanced_groups"] == sum(not 0.2 <= rate <= 0.8 for rate in rates)

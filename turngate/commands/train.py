@@ -9,7 +9,8 @@ from rich.console import Console
 
 from turngate.commands.crash import Crash, write_traceback
 from turngate.config import Config
-from turngate.errors import ConfigError, PartError, TurngateError, WriteError
+from turngate.errors import ConfigError, PartError, TurngateError, UserError, WriteError
+from turngate.methods.merging import blamed
 from turngate.report.summary import write_report
 from turngate.run.job import Job
 from turngate.run.staged_job import StagedJob, stage_in_work
@@ -29,6 +30,7 @@ def train(
     same command goes on with it. ``strict`` and ``jobs``: see ``Job``.
     """
     run = RunFolder((settings.folder / settings.name).absolute())  # an environment may change the current folder
+    tell_methods(console, settings)
     try:
         if settings.stages:
             if jobs > 1:
@@ -51,12 +53,23 @@ def train(
         if error.__cause__ is not None and write_traceback(error, run.traceback):
             error.add_note(f"its traceback is in {run.traceback}")
         raise
+    except UserError as error:
+        if needs := blamed(str(error), settings.method):
+            error.add_note(needs)
+        raise
     except (TurngateError, OSError):
         raise
     except Exception as error:
         if write_traceback(error, run.traceback):
             raise Crash(run.traceback) from error
         raise
+
+
+def tell_methods(console: Console, settings: Config) -> None:
+    """Print a line for each setting of the user's that counts instead of that of a method which the config names."""
+    for method in settings.method:
+        for line in method.instead:
+            console.print(f"method '{method.name}': {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _again(command: Sequence[str]) -> str:

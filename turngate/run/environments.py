@@ -61,7 +61,11 @@ class Environments:
             self._envs[label] = env = builder(section)()
         with naming_key(f"{place}.split"):
             env.tasks.size(section.split)  # raises for an unknown split, before any work
-        self.rubrics[label] = rubric = section.rubric or _own_rubric(env)
+        rubric = section.rubric or _own_rubric(env)
+        if section.rubric_adds is not None:
+            with naming_key(f"{place}.rubric_adds"):
+                rubric = section.rubric_adds.joined(rubric)
+        self.rubrics[label] = rubric
         problem = accept(rubric, label, allow_unsafe=section.allow_unsafe) if trained else ""
         if problem:
             self.unsafe[label] = problem

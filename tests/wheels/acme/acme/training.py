@@ -7,6 +7,8 @@ import numpy as np
 
 from turngate.trainer.loss.base import Gain
 
+FLAT_OUT = Path(__file__).with_name("flat_out.toml")
+
 
 def encores(group, *, most: int = 3):
     """Only the first so many siblings are learned from."""
