@@ -71,6 +71,8 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "bfcl_eval",
             "mpmath",
             "playwright",
+            "starlette",
+            "uvicorn",
         )
     },
 }
@@ -125,6 +127,7 @@ SLOW = """
     learning
     report/test_curves.py
     report/test_monitors.py
+    report/viewer
     rewards/test_known_parts.py
     rewards/test_safety.py
     run/test_architectures.py
