@@ -73,6 +73,8 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "playwright",
             "mkdocs",
             "mkdocstrings",
+            "starlette",
+            "uvicorn",
         )
     },
 }
@@ -127,6 +129,7 @@ SLOW = """
     learning
     report/test_curves.py
     report/test_monitors.py
+    report/viewer
     rewards/test_known_parts.py
     rewards/test_safety.py
     run/test_architectures.py

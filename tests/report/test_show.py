@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from turngate.errors import ShapeError
-from turngate.report.show import literal, show
+from turngate.report.episode_words import literal
+from turngate.report.show import show
 from turngate.types import (
     Action,
     Completion,

@@ -21,7 +21,7 @@ from tests.run.test_guides import GUIDES
 from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.metrics import read_metrics
-from turngate.report.show import is_forced
+from turngate.report.episode_words import is_forced
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store

@@ -7,11 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from turngate.errors import ConfigError
-from turngate.report.paired_runs import paired, plot_paired, print_paired
+from turngate.report.paired_runs import last_evaluations, paired, plot_paired, print_paired
 from turngate.store import Store, write_json_atomic
-
-STAGES = ("after", "eval", "before")
-"""Stages of evaluations, whose names begin those of their phases, from the one that says most about a run."""
 
 
 def compare_runs(
@@ -50,20 +47,10 @@ def _given(stores: tuple[Store, Store], *names: str) -> list[tuple[str, str]]:
 
 def _common(stores: tuple[Store, Store]) -> list[tuple[str, str]]:
     """The phases of A and B for each split and sampling that both evaluated."""
-    last = [_last_evaluations(store) for store in stores]
+    last = [last_evaluations(store.phases()) for store in stores]
     if common := [split for split in last[0] if split in last[1]]:
         return [(last[0][split], last[1][split]) for split in common]
     known = "; ".join(f"{name}: {', '.join(store.phases())}" for name, store in zip("AB", stores, strict=True))
     raise ConfigError(
         f"no split was evaluated in both at one sampling; name the phases with --phase and --other. Recorded: {known}"
     )
-
-
-def _last_evaluations(store: Store) -> dict[str, str]:
-    """Split and sampling, such as "heldout-greedy" → the phase of its last evaluation."""
-    found: dict[str, str] = {}
-    for stage in STAGES:
-        for phase in store.phases():
-            if phase.startswith(f"{stage}-"):
-                found.setdefault(phase.removeprefix(f"{stage}-"), phase)
-    return found

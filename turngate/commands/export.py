@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from turngate.config import Config, load_run
-from turngate.errors import ConfigError, UserError
+from turngate.errors import ConfigError
 from turngate.report.model_card import model_card
-from turngate.rewards import Rubric
-from turngate.run.environments import Environments
+from turngate.run.known_rubrics import known_rubrics
 from turngate.run.models import load_model, outlined, require_torch, save_adapter, save_model, stop_at
 from turngate.runs import RunFolder
 from turngate.trainer.evaluation.validation_steps import read_steps
@@ -34,7 +32,7 @@ def export(console: Console, path: Path, out: Path, *, best: bool = False, adapt
     model, tokenizer = load_model(str(source)) if alone is None else outlined(str(source))
     ends = config.policy.chat(model, tokenizer).ends
     stop_at(model, tokenizer, ends)
-    rubrics = _rubrics(config)
+    rubrics = known_rubrics(config)
     for label, rubric in rubrics.items():
         if isinstance(rubric, str):
             console.print(f"the card does not describe the rubric of '{label}': {rubric}", markup=False, soft_wrap=True)
@@ -92,15 +90,3 @@ def _base_model(run: RunFolder, config: Config) -> str:
     """Folder or name of the model that adapters were added to."""
     first = run.first_model if config.warm_start is not None else None
     return str(config.model if first is None else first.resolve())
-
-
-def _rubrics(config: Config) -> Mapping[str, Rubric | str]:
-    """By environment its rubric, or why it cannot be had here: a card needs no Docker and no data files."""
-    found: dict[str, Rubric | str] = {}
-    for section in config.env:
-        try:
-            with Environments([section], trained=False) as environments:
-                found[section.label] = environments.rubrics[section.label]
-        except UserError as error:
-            found[section.label] = section.rubric or str(error)
-    return found

@@ -254,8 +254,36 @@ def export(
 
 @app.command()
 @reads_runs
-def report(run: RunPath) -> None:
-    """Print the tables of a run again and redraw its curves."""
+def report(
+    run: RunPath,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write RUN/report/run.html: one file with every page, for any browser.")
+    ] = False,
+    beside: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="With --html: a run to compare with; may be repeated.")
+    ] = None,
+) -> None:
+    """Print the tables of a run again and redraw its curves; or write the page in which it explains itself."""
     from turngate.commands.report import report
+    from turngate.errors import ConfigError
 
-    report(consoles.output(), run)
+    if html:
+        from turngate.commands.view_runs import html_report
+
+        html_report(consoles.output(), run, beside or ())
+    elif beside:
+        raise ConfigError("--beside has no effect without --html; 'turngate compare' prints two runs side by side")
+    else:
+        report(consoles.output(), run)
+
+
+@app.command()
+@reads_runs
+def view(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="A folder of runs, or a run.")] = Path("runs"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes a free one.")] = 8765,
+) -> None:
+    """Show all runs of a folder in a browser on this machine, also while they write."""
+    from turngate.commands.view_runs import view
+
+    view(consoles.output(), folder, port)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from turngate.errors import ConfigError
 from turngate.report.tables import print_table
-from turngate.run.credit import RecordedRule, recorded_rule
+from turngate.run.credit import recorded_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.evaluation.evaluations_file import withheld_lines
-from turngate.types import FloatArray, ScoredGroup, Trajectory
-
-if TYPE_CHECKING:
-    from turngate.trainer.credit.rule import CreditRule
-    from turngate.trainer.credit.terms import CreditTerm
+from turngate.types import Trajectory
 
 LISTED = 40  # most rows of a listing
 
@@ -49,7 +43,7 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
 
 def _help(trajectory: Trajectory) -> str:
     """Kind and level of the help that an episode had, and how many turns somebody else took; "" for none."""
-    from turngate.report.show import is_forced
+    from turngate.report.episode_words import is_forced
 
     guidance = trajectory.guidance
     if guidance is None:
@@ -63,57 +57,21 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screens
 
     ``screenshots``: a folder into which the images of its observations are written. Raises ConfigError if it has none.
     """
+    from turngate.report.learned import UNUSED, learned_from
     from turngate.report.screenshots import write_screenshots
     from turngate.report.show import show
-    from turngate.trainer.filters.parts import keep
-    from turngate.trainer.step import UNUSED
 
     run = RunFolder.of(path)
     store = Store(path)
     step, group, index = store.find(trajectory_id)
-    recorded = recorded_rule(run)
-    kept, _ = keep([group], {}, lone=recorded.alone)
-    compared = any(one.id == trajectory_id for left in kept for one in left.trajectories)
     unused = step in store.steps(UNUSED) and any(
         one.id == trajectory_id for left in store.read(step, UNUSED) for one in left.trajectories
     )
-    rule = recorded.rule
-    advantage_T: FloatArray | None = None
-    reasons: list[CreditTerm] = []
-    if compared and not unused and rule is not None:
-        advantage_T, reasons = _credit(rule, kept, trajectory_id)
-    note = "; a filter dropped the group, so nothing was learned from it" if _filtered(recorded, group) else ""
-    if unused:
-        note = "; nothing was learned from it: it was tried, or another one took its place"
-    elif group.scores[index].usable and not compared:
-        note = "; nothing was learned from it: no sibling with the same help to compare it with"
-    if rule is None:
-        note += f"; credit is not shown: rule '{recorded.name}' reads values that only training measures"
-    if recorded.note and advantage_T is not None:
-        note += f"; {recorded.note}"
-    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
-    show(console, group.trajectories[index], group.scores[index], advantage_T, reasons)
+    learned = learned_from(group, recorded_rule(run), unused=unused)[index]
+    notes = "".join(f"; {note}" for note in learned.notes)
+    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{notes}", highlight=False)
+    show(console, group.trajectories[index], group.scores[index], learned.advantage_T, learned.terms)
     if screenshots is not None:
         *images, strip = write_screenshots(group.trajectories[index], screenshots)
         told = f"{len(images)} images, {images[0]} to {images[-1].name}, and all of them in {strip}"
         console.print(told, markup=False, highlight=False, soft_wrap=True)
-
-
-def _filtered(recorded: RecordedRule, group: ScoredGroup) -> bool:
-    from turngate.trainer.filters.parts import keep
-
-    return not keep([group], recorded.filters, lone=recorded.alone)[0]
-
-
-def _credit(rule: CreditRule, kept: Sequence[ScoredGroup], trajectory_id: str) -> tuple[FloatArray, list[CreditTerm]]:
-    """The credit of the turns of a trajectory, and what it is the sum of."""
-    from turngate.trainer.batch.pack import by_turn
-    from turngate.trainer.batch.table import tabulate
-    from turngate.trainer.credit.terms import CreditTerm
-
-    table = tabulate(kept)
-    advantage_N = by_turn(rule(table), table.n_turns)
-    (own,) = (n for n, trajectory in enumerate(kept[0].trajectories) if trajectory.id == trajectory_id)
-    rows = table.traj_N == own
-    reasons = [CreditTerm(name, credit_N[rows], compared_N[rows]) for name, credit_N, compared_N in rule.terms(table)]
-    return advantage_N[rows], reasons

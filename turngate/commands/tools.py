@@ -8,7 +8,7 @@ import json
 from rich.console import Console
 
 from turngate.envs.tooluse.sources import named_world
-from turngate.report.show import literal
+from turngate.report.episode_words import literal
 
 
 def list_tools(console: Console, name: str) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turngate.errors import ShapeError
-from turngate.report.show import literal
+from turngate.report.episode_words import literal
 from turngate.report.tables import print_table
 from turngate.types import FloatArray, Trajectory
 

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from turngate.errors import DataError
+from turngate.report.episode_words import literal
 from turngate.report.figure import COLOURS, Rows, curve_of, legend_below, new_figure, save_figure, tidy
-from turngate.report.show import literal
 from turngate.rewards.monitors.alarm import Alarm, Monitor
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.trainer.checks.alarm_log import Raised

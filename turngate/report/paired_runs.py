@@ -22,6 +22,8 @@ from turngate.trainer.evaluation.overlap import question_of
 from turngate.types import JSON, Score, ScoredGroup, Trajectory
 
 SUCCESS, PAID, TURNS, TOKENS = "success", "paid", "turns", "tokens written"
+STAGES = ("after", "eval", "before")
+"""Stages of evaluations, whose names begin those of their phases, from the one that says most about a run."""
 LISTED = 20
 """Most tasks that are listed on a terminal; the JSON file has all."""
 
@@ -200,28 +202,51 @@ def _mean(totals: Mapping[str, Total] | None) -> float | None:
     return None if totals is None else sum(t.total for t in totals.values()) / sum(t.n for t in totals.values())
 
 
+def last_evaluations(phases: Sequence[str]) -> dict[str, str]:
+    """Split and sampling, such as "heldout-greedy" → the phase of its last evaluation, of those that are recorded."""
+    found: dict[str, str] = {}
+    for stage in STAGES:
+        for phase in phases:
+            if phase.startswith(f"{stage}-"):
+                found.setdefault(phase.removeprefix(f"{stage}-"), phase)
+    return found
+
+
 # --- for people ------------------------------------------------------------------------------------------------------
 
 
-def print_paired(console: Console, found: PairedRuns) -> None:
-    """A table of the numbers, the counts, and the tasks that changed sides."""
-    table = Table("mean per episode", box=None, title=found.title, title_justify="left")
-    for head in ("A", "B", "B − A", "95 %"):
-        table.add_column(head, justify="right")
-    for row in found.rows:
-        change = row.difference
-        table.add_row(row.name, *("–" if side is None else f"{side:.4f}" for side in (row.a, row.b)), *_change(change))
-    print_table(console, table)
+def paired_cells(found: PairedRuns) -> list[list[str]]:
+    """The numbers as cells: first the headings, then a row for each."""
+    rows = [
+        [row.name, *("–" if side is None else f"{side:.4f}" for side in (row.a, row.b)), *_change(row.difference)]
+        for row in found.rows
+    ]
+    return [["mean per episode", "A", "B", "B − A", "95 %"], *rows]
+
+
+def paired_lines(found: PairedRuns) -> list[str]:
+    """The counts, and the tasks that changed sides."""
     pairing = "task and seed" if found.by_seed else "task (the seeds of the episodes differ)"
     rates = (f"{name} {rate.low:.1%} to {rate.high:.1%}" for name, rate in (("A", found.a_rate), ("B", found.b_rate)))
-    lines = [
+    return [
         f"{found.tasks} tasks, {found.questions} distinct questions, episodes {found.episodes[0]} (A) and "
         f"{found.episodes[1]} (B), paired by {pairing}; {found.left_out} left out because one of a pair was unusable",
         f"success alone, 95 %: {', '.join(rates)}",
         f"solved by A only: {_listed(found.only_a)}",
         f"solved by B only: {_listed(found.only_b)}",
     ]
-    for line in lines:
+
+
+def print_paired(console: Console, found: PairedRuns) -> None:
+    """A table of the numbers, the counts, and the tasks that changed sides."""
+    (first, *heads), *rows = paired_cells(found)
+    table = Table(first, box=None, title=found.title, title_justify="left")
+    for head in heads:
+        table.add_column(head, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    print_table(console, table)
+    for line in paired_lines(found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

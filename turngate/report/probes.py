@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turngate.report.show import literal
+from turngate.report.episode_words import literal
 from turngate.report.tables import print_table
 from turngate.trainer.checks.gradient_probe import GradientProbe, TurnShift
 from turngate.types import IntArray

@@ -17,8 +17,8 @@ import numpy as np
 
 from turngate.errors import ConfigError
 from turngate.report import figure as figures
+from turngate.report.episode_words import literal
 from turngate.report.figure import DPI, Floats, new_figure, save_figure
-from turngate.report.show import literal
 from turngate.store.files import write_atomic
 from turngate.types import Trajectory
 

@@ -103,6 +103,15 @@ def comparison_markdown(phases: Phases) -> str:
 
     Raises ShapeError when a phase has two results for the same split and temperature.
     """
+    columns = list(zip(*comparison_cells(phases), strict=True))
+    padded = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns]
+    first, *rest = ["| " + " | ".join(cells) + " |" for cells in zip(*padded, strict=True)]
+    rule = "|" + "|".join("-" * (len(column[0]) + 2) for column in padded) + "|"
+    return "\n".join([first, rule, *rest]) + "\n"
+
+
+def comparison_cells(phases: Phases) -> list[list[str]]:
+    """The same as cells: first the headings, then a row for each evaluation. Columns that say nothing are left out."""
     rows = _rows(phases)
     counts = ("tasks", "questions", "episodes", "unusable")
     headings = ["split", "temperature", "phase", *counts, SOLVED, OF_ALL, f"minus {next(iter(phases), '')}, points"]
@@ -111,11 +120,7 @@ def comparison_markdown(phases: Phases) -> str:
         *([] if any(row.success.unusable for row in rows) else [headings.index(OF_ALL)]),
         *([] if any(row.difference for row in rows) else [len(headings) - 1]),
     }
-    columns = [column for number, column in enumerate(zip(*lines, strict=True)) if number not in idle]
-    padded = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns]
-    first, *rest = ["| " + " | ".join(cells) + " |" for cells in zip(*padded, strict=True)]
-    rule = "|" + "|".join("-" * (len(column[0]) + 2) for column in padded) + "|"
-    return "\n".join([first, rule, *rest]) + "\n"
+    return [[cell for number, cell in enumerate(line) if number not in idle] for line in lines]
 
 
 def _markdown_cells(row: _Row) -> list[str]:

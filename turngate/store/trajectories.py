@@ -235,6 +235,14 @@ def _texts(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
             yield path
 
 
+def groups_in(file: Path) -> Iterator[ScoredGroup]:
+    """The groups of one file of trajectories, for readers of what is left of a damaged run; they need no other file.
+
+    Those before the damage come first. Raises StoreError as ``Store.read`` does.
+    """
+    return _groups(file)
+
+
 def _group_id(step: int, phase: str, place: int) -> str:
     return f"{step:06d}/{phase}/{place}"
 
