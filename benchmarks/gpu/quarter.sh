@@ -20,7 +20,7 @@ cat >"$out/lock.toml" <<TOML
 name = "lock"
 folder = "$out/runs"
 env = {id = "turngate/Lock-v1"}
-policy = {turn_tokens = 8, context = 256, lanes = 32}
+policy = {turn_tokens = 8, context = 256, concurrency = 32}
 warm_start = {episodes = 48, epochs = 4, episodes_per_batch = 8, lr = 5e-3}
 train = {steps = $steps, tasks_per_step = 4, group_size = 8, filters = []}
 eval = {tasks = 4}

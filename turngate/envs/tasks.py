@@ -35,7 +35,7 @@ SHIPPED = (
     "turngate.envs.web.generated.shop.shop_source",
     "turngate.envs.web.loaders.miniwob.sources",
     "turngate.envs.web.loaders.own.own_source",
-    "turngate.envs.web.slides.slide_source",
+    "turngate.envs.web.generated.slides.slide_source",
     "turngate.envs.router.sources",
     "turngate.envs.tooluse.generated.domains.domain_sources",
     "turngate.envs.tooluse.loaders.tau.tau_sources",

@@ -153,7 +153,7 @@ lr = 5e-3
 [policy]
 turn_tokens = 16
 context = 1024
-lanes = 8
+concurrency = 8
 
 [train]
 steps = 2

@@ -229,7 +229,7 @@ CONFIG = """
 name = "ssrl"
 model = {layers = 1, width = 32, heads = 2, vocabulary = 600}
 warm_start = {episodes = 8, epochs = 20, episodes_per_batch = 4, lr = 1e-2}
-policy = {turn_tokens = 48, context = 2048, lanes = 4}
+policy = {turn_tokens = 48, context = 2048, concurrency = 4}
 train = {steps = 2, tasks_per_step = 1, group_size = 4}
 eval = {tasks = 1}
 

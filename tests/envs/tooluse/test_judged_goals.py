@@ -122,7 +122,7 @@ CONFIG = """
 name = "lamps"
 model = {layers = 1, width = 32, heads = 2, vocabulary = 500}
 warm_start = {episodes = 16, epochs = 30, lr = 1e-2, episodes_per_batch = 4}
-policy = {turn_tokens = 24, context = 512, lanes = 4}
+policy = {turn_tokens = 24, context = 512, concurrency = 4}
 train = {steps = 2, tasks_per_step = 1, group_size = 4}
 eval = {tasks = 1, splits = ["train"]}
 examine = [{type = "judged_goals", judge = {type = "function", path = "tests.envs.tooluse.judges:polite"}}]

@@ -10,7 +10,7 @@ CONFIG = """
 name = "lamps"
 model = {layers = 1, width = 32, heads = 2, vocabulary = 400}
 warm_start = {episodes = 8, epochs = 1}
-policy = {turn_tokens = 12, context = 512, lanes = 4}
+policy = {turn_tokens = 12, context = 512, concurrency = 4}
 train = {steps = 2, tasks_per_step = 2, group_size = 2}
 eval = {tasks = 2, splits = ["train"]}
 

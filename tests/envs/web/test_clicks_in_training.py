@@ -56,7 +56,7 @@ lr = 1e-2
 [policy]
 turn_tokens = 16
 context = 1200
-lanes = 4
+concurrency = 4
 [train]
 steps = 1
 tasks_per_step = 1

@@ -30,7 +30,7 @@ lr = 3e-3
 [policy]
 turn_tokens = 6
 context = 640
-lanes = 4
+concurrency = 4
 [train]
 steps = 1
 tasks_per_step = 2

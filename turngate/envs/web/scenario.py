@@ -91,7 +91,7 @@ KINDS: Mapping[str, str] = {
     "shop": "turngate.envs.web.generated.shop.scenario:ShopScenario",
     "miniwob": "turngate.envs.web.loaders.miniwob.scenario:MiniwobScenario",
     "web_site": "turngate.envs.web.loaders.own.scenario:OwnScenario",
-    "slides": "turngate.envs.web.slides.scenario:SlideScenario",
+    "slides": "turngate.envs.web.generated.slides.scenario:SlideScenario",
 }
 """The entry of ``Task.private`` that says of which kind a task is → the class of its scenario."""
 

@@ -13,7 +13,7 @@ CONFIG = """
 name = "bfcl"
 model = {layers = 1, width = 32, heads = 2, vocabulary = 400}
 warm_start = {episodes = 4, epochs = 1}
-policy = {turn_tokens = 24, context = 6000, lanes = 4}
+policy = {turn_tokens = 24, context = 6000, concurrency = 4}
 train = {steps = 2, tasks_per_step = 2, group_size = 2}
 eval = {tasks = 2}
 

@@ -14,7 +14,7 @@ CONFIG = """
 name = "ferry"
 model = {{layers = 1, width = 32, heads = 2, vocabulary = 400}}
 warm_start = {{episodes = 4, epochs = 1}}
-policy = {{turn_tokens = 12, context = 2048, lanes = 4}}
+policy = {{turn_tokens = 12, context = 2048, concurrency = 4}}
 train = {{steps = 2, tasks_per_step = 1, group_size = 4}}
 eval = {{tasks = 2, splits = ["test"]}}
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import turngate
+from turngate.envs.web.generated.slides.brief import PRIVATE_KEY, SlideBrief
+from turngate.envs.web.generated.slides.scenario import document
 from turngate.envs.web.rubric import SLIDES_RUBRIC
-from turngate.envs.web.slides.brief import PRIVATE_KEY, SlideBrief
-from turngate.envs.web.slides.scenario import document
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import turngate
+from turngate.envs.web.generated.slides.brief import PRIVATE_KEY, SlideBrief
+from turngate.envs.web.generated.slides.contents import GROUNDS, NAMES, PLACES, SUBJECTS
+from turngate.envs.web.generated.slides.measuring import Word
+from turngate.envs.web.generated.slides.slide_grade import overlap_of, tokens
+from turngate.envs.web.generated.slides.slide_source import SlideSource
 from turngate.envs.web.rubric import SLIDES_RUBRIC
-from turngate.envs.web.slides.brief import PRIVATE_KEY, SlideBrief
-from turngate.envs.web.slides.contents import GROUNDS, NAMES, PLACES, SUBJECTS
-from turngate.envs.web.slides.measuring import Word
-from turngate.envs.web.slides.slide_grade import overlap_of, tokens
-from turngate.envs.web.slides.slide_source import SlideSource
 from turngate.errors import ConfigError, UnknownName
 from turngate.rubrics import find_rubric
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turngate.envs.web.slides.brief import SlideBrief
+from turngate.envs.web.generated.slides.brief import SlideBrief
 
 LEVELS = 3
 

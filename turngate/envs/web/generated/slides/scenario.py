@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from turngate.envs.web.engine.browser_session import BrowserSession
 from turngate.envs.web.engine.page_problems import PageProblem
 from turngate.envs.web.engine.view import Box
+from turngate.envs.web.generated.slides.brief import LARGE_PX, LEAST_CONTRAST, PRIVATE_KEY, SMALLEST_PX, SlideBrief
+from turngate.envs.web.generated.slides.hints import slide_hint
+from turngate.envs.web.generated.slides.measuring import measured
+from turngate.envs.web.generated.slides.slide_grade import SlideGrade, graded
+from turngate.envs.web.generated.slides.slide_site import HOST, START_URL, SlideSite
 from turngate.envs.web.scenario import Hands
-from turngate.envs.web.slides.brief import LARGE_PX, LEAST_CONTRAST, PRIVATE_KEY, SMALLEST_PX, SlideBrief
-from turngate.envs.web.slides.hints import slide_hint
-from turngate.envs.web.slides.measuring import measured
-from turngate.envs.web.slides.slide_grade import SlideGrade, graded
-from turngate.envs.web.slides.slide_site import HOST, START_URL, SlideSite
 from turngate.types import Evidence, Task
 
 MOST_CHARS = 20_000

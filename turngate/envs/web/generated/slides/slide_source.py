@@ -21,6 +21,6 @@ class SlideSource(TaskSourcePart):
     """Another seed gives other slides."""
 
     def open(self) -> TaskSource:
-        from turngate.envs.web.slides.generate import SlideTasks
+        from turngate.envs.web.generated.slides.generate import SlideTasks
 
         return SlideTasks(levels=self.levels, seed=self.seed)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turngate.envs.seeded_random import SeededRandom
-from turngate.envs.web.slides.brief import PRIVATE_KEY, SlideBrief
-from turngate.envs.web.slides.contents import GROUNDS, NAMES, PLACES, SUBJECTS, Subject
+from turngate.envs.web.generated.slides.brief import PRIVATE_KEY, SlideBrief
+from turngate.envs.web.generated.slides.contents import GROUNDS, NAMES, PLACES, SUBJECTS, Subject
 from turngate.errors import UnknownName
 from turngate.types import Task
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turngate.envs.web.slides.brief import LARGE_PX, LEAST_CONTRAST, SMALLEST_PX, SlideBrief
-from turngate.envs.web.slides.measuring import SlideMeasure, Word
+from turngate.envs.web.generated.slides.brief import LARGE_PX, LEAST_CONTRAST, SMALLEST_PX, SlideBrief
+from turngate.envs.web.generated.slides.measuring import SlideMeasure, Word
 
 OUTSIDE_PX = 2.0
 """A text may stand out of the slide by so much: letters are a little wider than their boxes."""
