@@ -40,7 +40,7 @@ class MergedMethod(Section):
     """Settings of the user's that count instead of the method's, each with both values."""
 
 
-def merged(data: Mapping[str, Any]) -> dict[str, Any]:
+def merged(data: Mapping[str, object]) -> dict[str, object]:
     """``data`` with the settings of the methods that it names; their names become tables.
 
     Raises UnknownName, ConfigError for settings that contradict each other, DataError for a file that is no method.
@@ -54,8 +54,8 @@ def merged(data: Mapping[str, Any]) -> dict[str, Any]:
     for at, one in enumerate(found):
         for other in found[:at]:
             _check_pair(other, one)
-    tree = dict(data)
-    records = []
+    tree: dict[str, object] = dict(data)
+    records: list[dict[str, object]] = []
     for name, method in zip(named, found, strict=True):
         instead = list[str]()
         over = _without_paid(deepcopy(dict(method.settings)), data)
@@ -65,7 +65,7 @@ def merged(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**tree, KEY: records}
 
 
-def with_names(data: Mapping[str, Any]) -> dict[str, Any]:
+def with_names(data: Mapping[str, object]) -> dict[str, object]:
     """``merged``, but with the names of the methods as they were: for settings that are changed before the end."""
     names = _named(data)
     return {**merged(data), KEY: names} if names else dict(data)
@@ -82,7 +82,7 @@ def refusal(message: str, names: Sequence[str]) -> str:
     return f"{'; '.join(_fits_not(find(name)) for name in names)}: {message}"
 
 
-def names_in(data: Mapping[str, Any]) -> list[str]:
+def names_in(data: Mapping[str, object]) -> list[str]:
     """The names of the methods in ``data``, whether they are merged already or not."""
     value = data.get(KEY)
     listed = value if isinstance(value, list | tuple) else [value]
@@ -104,7 +104,7 @@ def _fits_not(method: Method) -> str:
     return f"method '{method.name}'{needs} does not fit"
 
 
-def _named(data: Mapping[str, Any]) -> list[str]:
+def _named(data: Mapping[str, object]) -> list[str]:
     """The methods that are not merged yet. What is no name is left for validation to refuse."""
     value = data.get(KEY)
     listed = [value] if isinstance(value, str) else value
@@ -196,7 +196,7 @@ def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield path, value
 
 
-def _without_paid(settings: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+def _without_paid(settings: Mapping[str, Any], data: Mapping[str, object]) -> dict[str, Any]:
     """A method's settings without the rewards that the user's own rubric pays already, by their names."""
     env, own = settings.get("env"), data.get("env")
     adds = env.get("rubric_adds") if isinstance(env, Mapping) else None
