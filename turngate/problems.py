@@ -31,6 +31,9 @@ _IN_JSON = {
 
 GOT_CHARS, GOT_CHARS_IN_TOML = 60, 300  # most characters of a wrong value in a message
 
+RENAMED = {"aside": "auxiliary", "lanes": "concurrency", "speaker": "text_model"}
+"""Keys of earlier commits, each with its present name."""
+
 
 def of_row(error: ValidationError) -> tuple[str, str | None]:
     """(first problem of a row, its field). The field is None where the row as a whole is wrong."""
@@ -58,6 +61,8 @@ def one_line(error: ValidationError, model: type[BaseModel], data: object) -> st
     where = spelled(steps)
     if first["type"] == "extra_forbidden":
         known = keys_at(model, steps[:-1], data)
+        if (new := RENAMED.get(str(steps[-1]))) in known:
+            return f"unknown key '{where}'; it is called '{new}' now"
         close = difflib.get_close_matches(str(steps[-1]), known, n=1, cutoff=0.4)
         return f"unknown key '{where}'; " + (f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}")
     if first["type"] == "missing":
