@@ -24,6 +24,8 @@ from turngate.envs.web.generated.shop.markup import (
 )
 from turngate.envs.web.generated.shop.queries import PAGE_SIZE, Offer
 
+# Lists have a fixed width: Chromium rounds that of the longest option up, and about once in 5,000 turns it came out a
+# pixel narrower, so that a recorded episode was not the same when it was replayed.
 STYLE = """
 body { font: 16px/1.4 sans-serif; margin: 0 auto; max-width: 900px; padding: 0 16px; color: #222; }
 header { border-bottom: 1px solid #ccc; padding: 8px 0; }
@@ -32,6 +34,7 @@ form p { margin: 8px 0; }
 label { display: inline-block; min-width: 140px; }
 input[type=radio] + label { min-width: 0; }
 input, select, button { font: inherit; padding: 4px 8px; }
+select { width: 176px; }
 header form p { display: inline-block; margin: 8px 8px 8px 0; }
 header label { min-width: 0; margin-right: 8px; }
 table { border-collapse: collapse; width: 100%; }
