@@ -22,7 +22,7 @@ VLLM_STAMP := $(VLLM_VENV)/stamp-$(shell printf '%s' '$(VLLM)' | tr -c 'A-Za-z0-
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming credit-study guidance-study offline-study tree-study sql-gates tool-use-study sql-study search-study test quick lint format bench lab docs clean system
+.PHONY: help demo farming credit-study guidance-study offline-study tree-study sql-gates tool-use-study sql-study search-study test test-core test-envs quick lint format bench lab docs clean system
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,14 @@ test: ## everything that CI checks: style, types, layers, tests
 # A test that misses a limit of time beside two others is run once more alone, and must pass there. Both times are shown.
 	$(PYTEST) || { echo "what failed is run once more, alone:"; \
 		$(PYTEST_ALONE) -v --last-failed --last-failed-no-failures none --maxfail 1; }
+
+ROOMS = tests/envs tests/contract tests/sandbox
+
+test-envs: lint ## the tests of environments and sandboxes alone
+	$(PYTEST) $(ROOMS)
+
+test-core: lint ## the tests of everything else
+	$(PYTEST) $(addprefix --ignore=,$(ROOMS))
 
 quick: WORKERS = 2
 quick: lint ## style, types, layers and the fast tests, in two minutes: for each change while you work on it
