@@ -2,10 +2,13 @@
 
 A method that fills in what a class above it, or a protocol, declares needs no docstring: the declaration says what it
 does. Every other public method of a public class has one, and none says only where to look.
+
+Words that make a sentence a riddle are out: a mechanism has a name, so neither somebody nor whoever does its work.
 """
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,9 @@ PACKAGE = Path(__file__).parents[2] / "turngate"
 OF_PYTHON = {"do_POST", "find_class", "handle_data", "handle_endtag", "handle_starttag", "subprocess_exec", "visit"}
 """Methods that classes of the standard library declare."""
 POINTER = re.compile(r"See ``[^`]*``\.?")
+RIDDLES = re.compile(r"\b(?:whoever|nobody|somebody|put by|others now)\b", re.IGNORECASE)
+ROOMS = ("agents", "examine", "judging", "report", "rewards", "sandbox", "store", "tools")
+"""Folders whose docstrings and comments have no riddles."""
 
 
 def classes(tree: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef]:
@@ -41,3 +47,21 @@ def test_a_public_method_says_what_it_does_unless_another_declares_it():
 
 def test_no_docstring_of_a_method_only_points_elsewhere():
     assert [f"{place} {name}" for place, name, text in methods() if text and POINTER.fullmatch(text.strip())] == []
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, text) of each docstring, of each text below a field and of each comment."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, " ".join(node.value.value.split())
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def test_no_docstring_or_comment_is_a_riddle():
+    files = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
+    assert len(files) > 150
+    found = [(path, line, RIDDLES.findall(text)) for path in files for line, text in prose(path)]
+    assert [f"{path.relative_to(PACKAGE)}:{line} {words}" for path, line, words in found if words] == []

@@ -1,1 +1,1 @@
-"""Who acts: chat rendering, policies, and the rollout that plays them against environments."""
+"""Agents: chat rendering, policies, and the rollout that plays them against environments."""

@@ -16,7 +16,7 @@ SCORES = "attn_logit_softcapping"
 
 
 class CacheShape(NamedTuple):
-    """What one layer keeps of one token: ``heads`` vectors of ``keys`` and as many of ``values`` numbers."""
+    """The cache of one layer for one token: ``heads`` vectors of ``keys`` and as many of ``values`` numbers."""
 
     heads: int
     keys: int
@@ -29,7 +29,8 @@ class CacheShape(NamedTuple):
 
 
 def cache_shape(config: HubSettings) -> CacheShape:
-    """What a layer caches. DeepSeek's latent attention keeps one compressed vector and one rotated key per token."""
+    """The cache of a layer for one token. DeepSeek's latent attention keeps one compressed vector and one rotated key
+    per token."""
     if getattr(config, "kv_lora_rank", None):
         return CacheShape(1, config.kv_lora_rank, config.qk_rope_head_dim)
     width: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

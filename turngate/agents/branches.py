@@ -38,7 +38,7 @@ class Fork:
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """What is noted while an episode is played, so that others can branch off it.
+    """Notes that are taken while an episode is played, so that others can branch off it.
 
     ``facts_T`` and ``snapshots_T`` belong to the state before each turn: how many facts were measured by then, and the
     snapshot (none where the environment is replayed). ``seed`` is that of the environment.
@@ -63,7 +63,7 @@ class Trail:
 
 
 def joined(parent: Trajectory, turn: int, trail: Trail) -> EpisodeStart:
-    """The entrance of a branch that leaves ``parent`` before ``turn``; ``trail`` is the branch's own."""
+    """The start of a branch that leaves ``parent`` before ``turn``; ``trail`` is the branch's own."""
     return EpisodeStart(
         observation=parent.turns[turn].observation,
         tools=trail.tools,
@@ -86,9 +86,9 @@ def hints(turns: Sequence[Turn]) -> BoolArray:
 
 
 def parent_of(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | None:
-    """The episode of ``known`` that an expander let ``one`` begin after or inside of; None if it let it begin alone.
+    """The episode of ``known`` after or inside of which an expander began ``one``; None if it began a new tree.
 
-    The ``parent`` of a retry, which a guide let begin, is not meant: its help is another one than that of its parent.
+    The ``parent`` of a retry, which a guide began, does not count: it has other help than its parent.
     """
     parent = known.get(one.parent[0]) if one.parent is not None else None
     return parent if parent is not None and parent.guidance == one.guidance else None
@@ -107,7 +107,7 @@ def left(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | None:
 
 
 def root(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory:
-    """The episode that began the tree of ``one``: by its seed the environment was reset."""
+    """The episode that began the tree of ``one``; the environment was reset with its seed."""
     while (parent := left(one, known)) is not None:
         one = parent
     return one

@@ -42,7 +42,7 @@ from turngate.types import JSON, EndedBy, IntArray, storable
 _NO_TOKENS = "this needs the tokens of a policy behind a server, which gives text alone; use a local model"
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
 _PROBE = "turngate_probe"  # the name of a tool, or of an argument
-_GIVEN = ("messages", "tools", "add_generation_prompt")  # arguments of a template that each rendering has its own of
+_GIVEN = ("messages", "tools", "add_generation_prompt")  # arguments of a template that each rendering sets itself
 _KEPT = (
     "the context keeps each turn as it was written, so a server that renders the chat anew shows the model another one"
 )
@@ -129,7 +129,7 @@ class Chat:
 
     @property
     def about_tools(self) -> str:
-        """How the model is told of its tools and calls them: a line for whoever starts a run."""
+        """How the model is told of its tools and calls them: a line for the user who starts a run."""
         if self.tool_format:
             return f"tools are listed by the chat template, called in {self.tool_format} tool format"
         if self.describes:
@@ -138,8 +138,7 @@ class Chat:
 
     @property
     def about_history(self) -> str:
-        """What the template makes of earlier turns where that is not what the model wrote, for whoever starts a run;
-        "" = it keeps them."""
+        """How the template changes earlier turns: a line for the user who starts a run; "" = it does not."""
         thoughtful = f"{THOUGHT[0]}\n{_PROBE}\n{THOUGHT[1]}\n\n{_SAID}"
         later = self._shown_later(thoughtful, _user(_NEXT))
         if _SAID in later and _PROBE not in later:
@@ -213,7 +212,7 @@ class Chat:
         return list(self.tokenizer(storable(text), add_special_tokens=False)["input_ids"])
 
     def plain(self, text: str) -> list[int]:
-        """Ids of a text of somebody else, in which nothing is a control token; half of a character is read as "?"."""
+        """Ids of a text from outside the template, none a control token; half of a character is read as "?"."""
         text = storable(text)
         cuts = [found.start() + 1 for found in self._control.finditer(text)]
         ids: list[int] = []
@@ -278,7 +277,7 @@ class Chat:
         return max(ends, key=len)
 
     def _all_ends(self) -> frozenset[int]:
-        """What template, tokenizer and tool format say; the model's own settings may name more."""
+        """The ends that template, tokenizer and tool format name; the model's own settings may name more."""
         eos = str(self.tokenizer.eos_token)
         if not self.tool_format:
             return frozenset({self._added[self._end], self._added[eos]})
@@ -329,14 +328,14 @@ class Chat:
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt, **extra))
 
     def rendered(self, messages: Sequence[_Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
-        """What the template makes of messages that it may not know; "" if it refuses them."""
+        """The messages as the template renders them; "" if it refuses them, because it does not know them all."""
         try:
             return self._render(messages, tools, prompt=prompt)
         except Exception:  # a template raises what it likes: an error of Jinja, or of the Python that it is given
             return ""
 
     def _around(self, messages: Sequence[_Message], tools: Sequence[Schema]) -> list[str]:
-        """What the template puts before, between and after the contents, with the prompt for the next turn."""
+        """The template's texts before, between and after the contents, with the prompt for the next turn."""
         try:
             rest = self._render([*self._begun(tools), *messages], tools)
         except Exception as error:  # a template raises what it likes
@@ -384,7 +383,7 @@ class Frames:
         return ids
 
     def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "", hint: str = "") -> IntArray:
-        """What is added after a completion: its end-of-turn token if it was cut off, then the next observation.
+        """The ids after a completion: its end-of-turn token if it was cut off, then the next observation.
 
         ``answered``: the tool whose answer it is; "" = a message of the user. ``hint``: see ``opening``.
         """
@@ -410,9 +409,9 @@ class Frames:
 
 
 class TextChat(Chat):
-    """For a policy that takes messages as text: nobody knows the tokens of its contexts, so they have no ids.
+    """For a policy that takes messages as text: the tokens of its contexts are unknown, so they have no ids.
 
-    ``tool_format``: the one in which the policy writes down what its server called; "" = the server is given no tools.
+    ``tool_format``: the one in which the policy writes down the calls of its server; "" = the server is given no tools.
     """
 
     def __init__(self, *, system: str = "", tool_format: str = "") -> None:
@@ -486,7 +485,7 @@ def _probe() -> Schema:
 
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """What finds any of some texts, the longest that stands there."""
+    """A pattern that finds any of some texts, the longest one where several begin."""
     ordered = sorted(texts, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, ordered))})" if ordered else "(?!)")
 

@@ -42,7 +42,7 @@ class ServerCall:
 def as_text(content: str, calls: Sequence[ServerCall], *, cut_off: bool = False) -> str:
     """A reply as the text of an action: what it says, then its calls.
 
-    ``cut_off``: it ran out of tokens, so nobody knows how its last call would have ended; the block of that call has no
+    ``cut_off``: it ran out of tokens, so how its last call would have ended is unknown; the block of that call has no
     end either, and nothing of it can be carried out, now or where the episode is played again.
     """
     blocks = [f'{BEGIN}\n{{"name": {dump(call.name)}, "arguments": {call.arguments}}}\n{END}' for call in calls]

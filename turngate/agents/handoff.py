@@ -18,7 +18,7 @@ local = when_used("turngate.agents.policies.local")
 
 
 class Actor(Protocol):
-    """Somebody who can take a turn of an episode."""
+    """Takes turns of an episode in place of the policy."""
 
     async def act(self, request: Request, chat: Chat) -> Completion:
         """The turn that ``request`` asks for, in the tokens of ``chat``, which is that of the policy in training."""
@@ -43,7 +43,7 @@ class Handoff:
             raise ValueError(f"from turn {self.first} up to {self.until} there is no turn to lend")
 
     def takes(self, turn: int) -> bool:
-        """Whether the other one takes this turn."""
+        """Whether ``actor`` takes this turn."""
         return self.first <= turn and (self.until is None or turn < self.until)
 
 
@@ -80,6 +80,6 @@ class ScriptActor:
 
 
 def _tokens(tokenizer: Tokenizer) -> tuple[object, ...]:
-    """What two tokenizers agree on if they are the same."""
+    """The properties by which two tokenizers are compared."""
     said = tokenizer(str(tokenizer.chat_template), add_special_tokens=False)["input_ids"]
     return len(tokenizer), dict(tokenizer.get_added_vocab()), list(said)

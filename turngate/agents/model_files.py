@@ -1,4 +1,4 @@
-"""What transformers and safetensors say of a model's files, as errors that tell what to do."""
+"""Errors of transformers and safetensors about a model's files, as errors that tell what to do."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def model_files(name: str, what: str = "model") -> Iterator[None]:
 
 
 def silence() -> None:
-    """One progress bar is enough, and it is ours."""
+    """Switch off the progress bars of transformers: ours is enough."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
 
 
 def _advised(error: Exception) -> str:
-    """What transformers or safetensors said, in one line that ends with what helps."""
+    """The message of transformers or safetensors, in one line that ends with advice."""
     said = " ".join(str(error).split())
     first = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
     if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""Turns that somebody else takes before the policy does, and what can stand at the place of a sibling."""
+"""Prefix turns, which are given before the policy takes its first, and the entry of one sibling in a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from turngate.types import Completion, EndedBy, Guidance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixTurns:
-    """The first ``turns`` of an episode, which the environment is given instead of asking the policy: texts, and of a
+    """The first ``turns`` of an episode, which the environment is given instead of asking the policy: texts, or for a
     recorded turn that was cut off its action, so that it is not carried out this time either.
 
     Their tokens are marked ``Source.GUIDE``, so they carry no credit. ``keys``: the state keys that the environment has
@@ -57,7 +57,7 @@ class PrefixTurns:
             )
 
     def said(self, turn: int, chat: Chat, version: int) -> Completion:
-        """The completion of a forced turn. Its tokens were not sampled, so their logprobs are 0."""
+        """The completion of a prefix turn. Its tokens were not sampled, so their logprobs are 0."""
         text = text_of(self.turns[turn])
         ids = chat.encode_turn(text)
         return Completion(
@@ -69,7 +69,7 @@ class PrefixTurns:
         )
 
     def check_key(self, turn: int, found: str) -> None:
-        """Raise EnvError if the environment's state after a forced turn is not the one that was recorded."""
+        """Raise EnvError if the environment's state after a prefix turn is not the one that was recorded."""
         if turn < len(self.keys) and self.keys[turn] != found:
             raise EnvError(
                 f"the environment is not deterministic: after forced turn {turn} of {len(self.turns)} by "
@@ -78,4 +78,4 @@ class PrefixTurns:
 
 
 Entry: TypeAlias = Guidance | PrefixTurns | Handoff | None
-"""The help of one sibling: a text in its context, turns that somebody else takes, or none."""
+"""The help of one sibling: a text in its context, prefix turns, a handoff to another policy, or none."""

@@ -69,7 +69,7 @@ def ids_after(trajectory: Trajectory, turn: int, chat: Chat, *, reply: bool = Tr
 
 
 async def probe(player: Player, asks: Sequence[Probe], *, seed: int) -> list[list[Completion]]:
-    """What the policy says to each question: up to ``n`` completions each, in order.
+    """The policy's answers to each question: up to ``n`` completions each, in order.
 
     A sample depends on nothing but ``seed``, the trajectory's id, the turn and its number. A question that does not fit
     into the player's context gets no completion, and a sample that the sampler failed to give is left out. The

@@ -1,4 +1,4 @@
-"""What turngate asks of a model and of its tokenizer: those of transformers, or others that answer alike."""
+"""What turngate needs of a model and of its tokenizer: those of transformers, or others with these methods."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Whether an error says that memory ran out, on whatever device. No torch.
 
 Where something is tried that may not work (a graph captured, a kernel compiled, a file read), memory that runs out
-meanwhile says nothing about whether it works: the next try may succeed. Such places raise it on.
+meanwhile says nothing about whether it works: the next try may succeed. Such places raise the error again.
 """
 
 from __future__ import annotations
 
 TOLD = ("out of memory", "can't allocate memory", "STATUS_ALLOC_FAILED")
-"""What CUDA and torch's allocator on a GPU say, torch's allocator on a CPU, and CUDA's libraries of products."""
+"""Messages of CUDA and torch's allocator on a GPU, of torch's allocator on a CPU, and of CUDA's matrix libraries."""
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

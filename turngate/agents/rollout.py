@@ -111,8 +111,8 @@ class TokenLimits:
 class Episode:
     """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any.
 
-    ``prefix``: turns that somebody else takes first; ``handoff``: turns that another policy takes. ``guidance`` is then
-    that of whoever takes them.
+    ``prefix``: turns that come before the policy's first; ``handoff``: turns that another policy takes. ``guidance`` is
+    then that of these turns.
     """
 
     id: str
@@ -124,7 +124,7 @@ class Episode:
 
     @property
     def env_seed(self) -> int:
-        """What the environment is reset with: a retry begins as the episode that it retries."""
+        """The seed that the environment is reset with: a retry begins as the episode that it retries."""
         again = None if self.prefix is None else self.prefix.seed
         return derive_seed(self.seed if again is None else again, "env")
 
@@ -175,7 +175,7 @@ class _Play:
     hint: BoolArray | None = None
 
     def framed(self, frame: Callable[..., IntArray]) -> IntArray:
-        """The next context, with the hint that belongs here, if any; ``hint`` then says which of its ids are that."""
+        """The next context, with the hint that belongs here, if any; ``hint`` then marks the hint's ids."""
         ids, self.hint = with_hint(frame, hint_before(self.episode, len(self.turns)))
         return ids
 
@@ -185,25 +185,25 @@ class _Play:
 
     @property
     def prefix(self) -> PrefixTurns | None:
-        """Who takes the turn that comes next instead of the policy; None = the policy does."""
+        """The prefix turns that the next turn belongs to; None = it is none of them."""
         prefix = self.episode.prefix
         return prefix if prefix is not None and len(self.turns) < len(prefix.turns) else None
 
     @property
     def other(self) -> Actor | None:
-        """The other policy that takes the turn that comes next; None = it is not lent."""
+        """The other policy that takes the next turn (a handoff); None = it is not handed over."""
         handoff = self.episode.handoff
         return handoff.actor if handoff is not None and handoff.takes(len(self.turns)) else None
 
     @property
     def is_whole(self) -> bool:
-        """Whether all turns of an episode that somebody else plays from beginning to end are taken."""
+        """Whether all turns of an episode that consists of prefix turns alone are taken."""
         prefix = self.episode.prefix
         return prefix is not None and prefix.whole and len(self.turns) == len(prefix.turns)
 
     @property
     def is_unbegun(self) -> bool:
-        """Whether the policy took no turn: none was taken at all, or only those that somebody else takes first."""
+        """Whether the policy took no turn: none was taken at all, or prefix turns only."""
         prefix = self.episode.prefix
         return len(self.turns) <= (0 if prefix is None or prefix.whole else len(prefix.turns))
 
@@ -370,7 +370,8 @@ class Player:
             context = play.framed(follow_up)
 
     async def _said(self, play: _Play) -> Completion:
-        """The next turn: of the policy, or of whoever takes it instead. Raises OutOfRoom for one that does not fit."""
+        """The next turn: the policy's, another policy's or a prefix turn. Raises OutOfRoom for one that does not
+        fit."""
         if play.other is not None:
             completion = await self.policy.outside(play.other.act(self._request(play), self.chat))
         elif play.prefix is not None:
@@ -436,7 +437,7 @@ class Player:
         )
 
     def _message(self, play: _Play, observation: Observation, *, answers: bool, hint: str) -> Message:
-        """What the policy is shown of an observation. Raises ConfigError for images that it does not take."""
+        """An observation as a message to the policy. Raises ConfigError for images that it does not take."""
         turn, n_images = len(play.turns), len(observation.images)
         if n_images and not self.policy.takes_images:
             raise ConfigError(
@@ -479,7 +480,7 @@ class Player:
 
 
 def hint_before(episode: Episode, turn: int) -> str:
-    """What stands behind the observation before ``turn``; "" without a hint there."""
+    """The hint behind the observation before ``turn``; "" without one."""
     guidance = episode.guidance
     given = guidance is not None and guidance.insert_turn == turn and guidance.text
     return f"\n{given}" if given else ""
@@ -494,8 +495,7 @@ async def play_groups(
     seed: int,
     ended: Callable[[Group], None] = nobody,
 ) -> list[Group]:
-    """Play one group per task, with one sibling per entry of its plan: the help that it gets, None for none, or the
-    turns that somebody else takes first.
+    """Play one group per task, with one sibling per entry of its plan: its help or its prefix turns, None for neither.
 
     ``seed`` must differ from step to step. ``ended`` is called with each group as soon as its last episode has ended,
     while others are still being played.
@@ -522,7 +522,7 @@ async def play_groups(
 
 
 def _assistant(turn: Turn) -> Message:
-    """What the policy said in a turn, as a message."""
+    """The policy's words in a turn, as a message."""
     return Message(role="assistant", content=turn.completion.text, calls=turn.action.calls)
 
 

@@ -13,8 +13,8 @@ from turngate.agents.architecture import HubSettings
 FLOAT32 = 2.0**-23
 """Spacing of float32 at 1; shorter formats are multiplied as they are, and added up in float32."""
 STAGES = 8
-"""Results of a layer that are made from each other, each rounded: norm, queries and keys, scores, what is attended to,
-its projection, norm, the inner layer, its projection."""
+"""Results of a layer that are made from each other, each rounded: norm, queries and keys, scores, the attended values,
+their projection, norm, the inner layer, its projection."""
 
 
 def rounding(eps: float, *, depth: int, terms: int = 1) -> float:
@@ -41,7 +41,7 @@ def pass_rounding(config: HubSettings, eps: float, *, tokens: int, passes: int =
 def agreement(rounded: float) -> float:
     """The largest ‖x − y‖ / ‖y‖ that counts as the same, where ``rounded`` is expected: ``√rounded``.
 
-    Vectors that have nothing to do with each other differ by about 1. The geometric mean of the two is as many times
-    what rounding does as a vector of something else is times it.
+    Vectors that have nothing to do with each other differ by about 1. The bound is the geometric mean of that and of
+    ``rounded``: as many times larger than rounding as it is smaller than the distance of unrelated vectors.
     """
     return math.sqrt(rounded)

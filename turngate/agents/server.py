@@ -1,7 +1,7 @@
 """Any server that speaks OpenAI's chat completions: vLLM, SGLang, llama.cpp, ``transformers serve``, hosted models.
 
-One request and what came of it, for whoever asks: agents (``policies/openai.py``) and judges. Failures come back as
-data, because both try again, each in its own way.
+One request and its result, for agents (``policies/openai.py``) and judges. Failures come back as data, because both try
+again, each in its own way.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _IMAGES = re.compile(r"\bimages?\b|\bimage_|\bvision\b|multi-?modal", re.IGNOREC
 _TOO_LONG = ("length", "model_length", "max_tokens")  # the second: Mistral
 _FILTERED = "content_filter"
 _BROKEN = ("error", "abort")
-"""Why a reply ended, where it is not whole: it could be no longer, a filter of the server stopped it, or the server
-failed in the middle of it."""
+"""Why a reply ended, where it is not whole: it reached the token limit, a filter of the server stopped it, or the
+server failed in the middle of it."""
 MAX_WAIT_S = 60.0
 """Longest wait that a server's Retry-After can ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A reply. ``cut_off``: it is not whole, because it could be no longer or a filter of the server stopped it. Then
-    nothing of it may be used, however whole it looks: how it would have gone on is not known.
+    """A reply. ``cut_off``: it is incomplete, because of the token limit or a filter of the server. Then nothing of it
+    may be used, however whole it looks: how it would have gone on is not known.
 
     ``used``: tokens of the whole conversation so far, ``written``: those of the reply, by the server's own count; None
     if it does not count.
@@ -58,8 +58,8 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoReply:
-    """Why there is none. ``again``: a retry may help, after ``wait_s``; ``full``: the conversation is too long for it;
-    ``no_tools``, ``no_images``: by its words it takes none; ``reached``: there is a server at the address."""
+    """Why there is no reply. ``again``: a retry may help, after ``wait_s``; ``full``: the conversation is too long for
+    it; ``no_tools``, ``no_images``: by its words it takes none; ``reached``: there is a server at the address."""
 
     detail: str
     again: bool = True
@@ -124,7 +124,7 @@ class ChatServer:
         tools: Sequence[Mapping[str, JSON]] = (),
         more: Mapping[str, JSON] | None = None,
     ) -> Answer:
-        """One request, without a deadline of its own: whoever asks cancels it. ``more``: fields of this request."""
+        """One request, without a deadline of its own: the caller cancels it. ``more``: fields of this request."""
         if self._client is None:
             raise RuntimeError("the connections are not open; use 'async with' around the calls")
         body = {

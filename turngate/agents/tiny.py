@@ -1,6 +1,6 @@
 """Small models from nothing: a byte-level BPE tokenizer trained on an environment's own text, and a real architecture
-with random weights. Both are saved in Hugging Face format, so a folder made here and a published model load alike, with
-what would be wrong in it told by its name.
+with random weights. Both are saved in Hugging Face format, so a folder made here and a published model load alike, and
+an error names what is wrong in it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[Langua
 
 
 def outline(name: str) -> tuple[LanguageModel, Tokenizer]:
-    """What ``load`` returns but for the weights, which stay without memory on the device "meta". Raises as it does."""
+    """The same as ``load`` returns, but the weights are without memory, on the device "meta". Raises as it does."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
 

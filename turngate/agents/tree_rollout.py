@@ -103,7 +103,7 @@ def first_own(leaf: Trajectory) -> int:
 
 
 class Expander(Protocol):
-    """Says where trees grow."""
+    """Chooses the states at which trees grow."""
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
         """Where the leaves of the next round begin; None = a tree of its own, from the task's first state.
@@ -138,7 +138,7 @@ class _Growing:
         return list(zip(self.places[len(self.leaves) :], found or [None] * room, strict=False))
 
     def _forks(self, found: Iterable[object]) -> list[Fork | None]:
-        """What an expander answers. Raises Unusable for a fork at a turn that was not played."""
+        """The answer of an expander. Raises Unusable for a fork at a turn that was not played."""
         n_turns = {leaf.id: len(leaf.turns) for leaf in self.leaves}
         return [None if fork is None else _fork(fork, n_turns) for fork in islice(found, self.room)]
 
@@ -161,7 +161,7 @@ class _Wave:
 
     @classmethod
     def planned(cls, task: Task, plan: Sequence[Entry], seed: int) -> _Wave:
-        """Equal entries grow trees together; who plays a whole episode for the policy leaves it nothing to branch."""
+        """Equal entries grow trees together; an episode of prefix turns alone has no turn to branch at."""
         growing: list[_Growing] = []
         for place, entry in enumerate(plan):
             whole = isinstance(entry, PrefixTurns) and entry.whole

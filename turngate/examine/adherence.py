@@ -24,8 +24,8 @@ class Adherence(Steps):
     """A judge's verdict on every turn of an episode that had a plan: 1 = it follows the plan, 0 = it does not.
 
     A plan is what guide "pilot" gave, or what the agent wrote in its first turn (``turngate/Planned-v1``), a turn that
-    is not judged itself. Episodes without a plan, such as those of an evaluation without the guide, follow none: 0,
-    and no judge is asked. Source: PilotRL, https://arxiv.org/abs/2508.00344.
+    is not judged itself. Episodes without a plan, such as those of an evaluation without the guide, get 0, and no judge
+    is asked. Source: PilotRL, https://arxiv.org/abs/2508.00344.
     """
 
     type: Literal["adherence"] = "adherence"  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""``Examiner``: the part that looks at episodes after they were played, and what it is handed to work with."""
+"""``Examiner``: the part that looks at episodes after they were played, and the context that it works with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from turngate.parts import Part
 from turngate.types import JSON, BoolArray, Evidence, FloatArray, Group, IntArray, Trajectory
 
 Facts: TypeAlias = Sequence[Sequence[tuple[Evidence, ...]]]
-"""What an examiner returns: for each group, for each of its trajectories in order, the facts about it."""
+"""Result of an examiner: for each group, for each of its trajectories in order, the facts about it."""
 Scope: TypeAlias = Literal["episode", "group", "batch"]
 Likelihoods: TypeAlias = Callable[[Sequence[IntArray], Sequence[BoolArray]], list[FloatArray]]
 """Log-probabilities of given texts under the policy's current weights. Takes, for each text, its ids [L] and marks of
@@ -30,7 +30,7 @@ def not_open(part: JudgePart) -> Judge:
 
 @dataclass(frozen=True, kw_only=True)
 class ExamineContext:
-    """What a run gives an examiner to work with in one step.
+    """The context that a run gives an examiner in one step.
 
     * ``player``: the running policy; ``step``: the training step, 0 outside of training;
     * ``seed``: everything random must derive from it;
@@ -102,6 +102,6 @@ class Examiner(Part):
 
         Called with one group for the scopes "episode" and "group" (for "episode" it holds one trajectory), with all
         groups of the step for "batch"; only usable episodes are among them, as they were played. What it raises, and an
-        answer of another shape, makes its facts missing. It must not block the event loop: what computes for long goes
-        into ``asyncio.to_thread``. All calls in a step get the same ``desk.seed``; derive from it and from ids.
+        answer of another shape, makes its facts missing. It must not block the event loop: long computations go into
+        ``asyncio.to_thread``. All calls in a step get the same ``context.seed``; derive from it and from ids.
         """

@@ -1,4 +1,4 @@
-"""``CostWindow``: how dear an episode was among the last ones."""
+"""``CostWindow``: how expensive an episode was compared with the last ones."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class CostWindow(Examiner):
     ``1 − clip((√c − q05)/(q95 − q05), 0, 1)`` over the costs of the last ``window`` episodes, those of this step among
     them. The scale of a step is fixed before any of its episodes is scored, so the order within a step does not matter
     but for which episodes leave the window. Costs are remembered in the checkpoint, and the score is recorded:
-    scoring again gives the same. Evaluations are measured on the scale as it is and leave it alone.
+    scoring again gives the same. Evaluations are measured on the scale as it is and do not change it.
     """
 
     type: Literal["cost_window"] = "cost_window"
     scope: ClassVar[Scope] = "batch"
     name: str = "cost_rank"
-    """Name of the evidence: 1 for the cheapest episodes of the window, 0 for the dearest."""
+    """Name of the evidence: 1 for the cheapest episodes of the window, 0 for the most expensive."""
     cost: str = "cost"
     """Name of the evidence that holds the cost of an episode."""
     window: int = Field(1000, ge=1)

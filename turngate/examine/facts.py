@@ -12,7 +12,7 @@ from turngate.examine.base import Examiner
 from turngate.types import JSON, Evidence, Group, Trajectory
 
 ANSWER = "answer"
-"""Name of the evidence in which an environment records what an episode's answer is."""
+"""Name of the evidence in which an environment records an episode's answer."""
 
 
 def recorded_answer(trajectory: Trajectory) -> str | None:

@@ -1,4 +1,4 @@
-"""What examiners that ask a judge share: which judge, which criterion, and what the judge is shown."""
+"""Base of the examiners that ask a judge: which judge, which criterion, and what the judge is shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     text: str = Field(min_length=1)
-    """What the judge checks: a statement that is true when the verdict should be yes."""
+    """Statement that the judge checks, which is true when the verdict should be yes."""
     name: str = Field("criterion", min_length=1)
     """Name of the criterion, in the judge's prompt and in the evidence."""
     weight: float = Field(CORRECT.weight, allow_inf_nan=False)

@@ -72,7 +72,7 @@ def _goals(task: Task) -> list[RubricGoal]:
 
 
 def _found(trajectory: Trajectory) -> bool | None:
-    """What the environment found; None if a judge has to decide, or nothing could be measured."""
+    """The environment's finding; None if a judge has to decide, or nothing could be measured."""
     values = [fact.value for fact in trajectory.evidence if fact.name == "solved" and fact.turn is None]
     return bool(values[-1]) if values and values[-1] is not None else None
 

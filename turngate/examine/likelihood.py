@@ -148,7 +148,7 @@ class Likelihood(Examiner):
         return facts
 
     def _questions(self, trajectory: Trajectory, chat: Chat) -> Iterator[_Measurement]:
-        """What is to be measured about one episode; nothing if it broke or has no turns."""
+        """The measurements to make on one episode; none if it broke or has no turns."""
         n_turns = len(trajectory.turns)
         if not (trajectory.ending.usable and n_turns):
             return

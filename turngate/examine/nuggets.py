@@ -1,4 +1,4 @@
-"""``Nuggets``: how much of what a long answer should say it says."""
+"""``Nuggets``: share of the required facts that a long answer contains."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Nuggets(JudgedExaminer):
 
     ``R = Σ_i w_i·V_i / Σ_j w_j`` over the nuggets of the task, each judged on its own: V is 1 for support, ½ for
     partial support, 0 for none. The values and the weights are ours. A task without nuggets has one: its short answer,
-    or an alias of it. The judge sees the answer alone, not what was searched. Without an answer the score is 0, and
-    nobody is asked; where a verdict is missing, so is the score, because leaving a nugget out would lift whoever breaks
-    the judge.
+    or an alias of it. The judge sees the answer alone, not what was searched. Without an answer the score is 0, and no
+    judge is asked; where a verdict is missing, so is the score, because leaving a nugget out would reward an answer
+    that breaks the judge.
     """
 
     type: Literal["nuggets"] = "nuggets"
@@ -65,7 +65,7 @@ class Nuggets(JudgedExaminer):
         )
 
     def _none(self) -> tuple[Evidence, ...]:
-        """Of a task without nuggets and without an answer."""
+        """The facts of a task without nuggets and without an answer."""
         return (Evidence(name=self.name, value=None, by="verifier"),)
 
 

@@ -36,7 +36,7 @@ class Pointwise(JudgedExaminer):
     criterion: Criteria = (DONE,)
     """The criterion for a yes: a text, a table {text, name, weight, about_task}, or a list of tables."""
     use: Literal["passed", "score"] = "passed"
-    """What is recorded for a single criterion. passed: yes or no; score: the judge's score in [0, 1]."""
+    """Evidence recorded for a single criterion. passed: yes or no; score: the judge's score in [0, 1]."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for several criteria of one name, without a positive weight, or with ``use = "score"``."""

@@ -1,4 +1,4 @@
-"""What examiners read from tasks and recorded episodes."""
+"""Values that examiners read from tasks and recorded episodes."""
 
 from __future__ import annotations
 

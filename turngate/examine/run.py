@@ -1,6 +1,6 @@
-"""Runs examiners over what was played, and adds their facts to the episodes before they are scored.
+"""Runs examiners over played episodes, and adds their facts to the episodes before they are scored.
 
-    async with Examining(examiners, desk) as examining:             once per run: judges are opened
+    async with Examining(examiners, context) as examining:          once per run: judges are opened
         async with examining.begin(step) as stage:                  once per step
             groups = await play_groups(…)                           stage.group_done(group), as soon as one is played
             groups, metrics = await stage.finish(groups)
@@ -41,7 +41,7 @@ GRACE_S = 5.0
 class Examining:
     """The examiners of a run, with open judges and with their memory.
 
-    ``context`` holds what they work with (see ``ExamineContext``); its seed is the run's. Raises ConfigError if two
+    ``context`` is what they work with (see ``ExamineContext``); its seed is the run's. Raises ConfigError if two
     examiners record facts under one name; entering it raises what opening a judge raises.
     """
 
@@ -206,7 +206,7 @@ class _StepExaminer:
         self.examiner, self.label = examiner, examiner.label
         self._desk, self._tally, self._before = context, tally, _copy(context.memory)
         self._n_calls = self._n_failed = self._n_broken = self._n_unusable = self._n_known = self._n_examined = 0
-        self._broke = ""  # what its own code did wrong in the first call in which it did
+        self._broke = ""  # the error of its own code in the first call that had one
 
     async def look_at_one(self, group: Group) -> _OfGroup:
         """The facts about each trajectory of one group; none about unusable ones and those of another environment."""
@@ -298,8 +298,8 @@ class _StepExaminer:
 
 
 def _is_outage(error: Exception) -> bool:
-    """Whether something that an examiner asks may have failed, and not its own code: errors of turngate, of the system
-    and of other packages are such; those that Python raises of itself are not."""
+    """Whether the cause may be a failure of something that an examiner asks, not of its own code: so for errors of
+    turngate, of the system and of other packages, not for those that Python itself raises."""
     return isinstance(error, OSError | EOFError) or type(error).__module__ != "builtins"
 
 

@@ -36,7 +36,7 @@ class WeightedTests(Examiner):
     """
 
     type: Literal["test_weights"] = "test_weights"
-    scope: ClassVar[Scope] = "batch"  # so that what is remembered does not depend on which group was played first
+    scope: ClassVar[Scope] = "batch"  # so that remembered pass rates do not depend on which group was played first
     name: str = "test_score"
     """Name of the evidence that holds the score."""
     evidence: str = "fail_to_pass"

@@ -9,7 +9,7 @@
 * ``concurrency``: concurrent calls, time limits and retries; ``verdict_store``: answers on disk;
 * ``trial``: how good a judge is, measured on ``labelled`` work.
 
-The texts of the questions, and how replies are read, are in ``turngate.rewards.judge``, which asks nobody.
+The texts of the questions, and how replies are read, are in ``turngate.rewards.judge``, which calls no model.
 
 Judging happens before scoring. Verdicts are recorded as evidence, so a run can be scored again without a judge. Here an
 environment's verifier asks, and yields the verdict as evidence. A verdict that could not be obtained is recorded as
@@ -52,8 +52,8 @@ The environment gets a ``BlockingJudge(judge)``, where ``judge`` is for instance
 >>> reward, [(fact.name, fact.by) for fact in info["evidence"]]
 (1.0, [('answer', 'env'), ('civil', 'judge'), ('civil_judge', 'judge')])
 
-What can be judged after an episode has ended is judged there instead, by ``turngate.examine``: episodes, their steps,
-and siblings against each other.
+Judging that can wait until an episode has ended is left to ``turngate.examine``: of episodes, of their steps, and of
+siblings against each other.
 """
 
 from turngate.judging.blocking import BlockingJudge

@@ -1,8 +1,8 @@
 """``BlockingTextModel``: a model for code that cannot await, such as an environment: from a prompt to a text.
 
-The model is asked in a thread of its own, which all environments of a process share. What cannot be had in time, or has
-another form than was asked for, is an EnvError, which makes the episode unusable; nobody answers in the model's place.
-With a cache, replies are kept in a file, from which the same texts can be had again without a model.
+The model is asked in a thread of its own, which all environments of a process share. A reply that does not come in
+time, or has another form than was asked for, is an EnvError, which makes the episode unusable; no default takes its
+place. With a cache, replies are kept in a file, from which the same texts are read again without a model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from turngate.types import JSON, derive_seed, storable
 _log = logging.getLogger(__name__)
 _VERDICTS = ("votes", "vote_temperature", "doubt", "canary_share", "canary_min", "quotes", "limit")
 _PAUSES = ("deadline_s", "backoff_s", "backoff_max_s")
-"""Settings of a judge that a model behind an environment has no use for, or has its own of."""
+"""Settings of a judge that a model behind an environment does not use, or sets itself."""
 REMEMBERED = 10_000
 """Most replies that are remembered without a file; the oldest is forgotten first."""
 MOST_S = 29.0
@@ -38,13 +38,13 @@ THREAD = "model behind an environment"
 
 
 class Declined(EnvError):
-    """The model would not answer what it was asked, or not in the form that was asked for, or without end. Words of the
-    agent in the prompt can bring that about."""
+    """The model declined to answer, used another form than was asked for, or did not end its answer. Words of the agent
+    in the prompt can cause that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a model said. ``tokens``: by its own count, or words where it does not count."""
+    """A reply of a model. ``tokens``: by its own count, or words where it does not count."""
 
     text: str
     tokens: int
@@ -62,9 +62,9 @@ def refuse_unfit(judge: JudgePart, role: str) -> None:
 class BlockingTextModel:
     """Asks ``judge`` from any thread. Its text model is opened at the first question that no file answers.
 
-    ``role``: who it is, for messages. ``identity``: on what a reply depends beside the prompt; ``seed``: where sampling
-    begins. ``deadline_s``: most seconds of one reply with all its attempts. ``fits``: whether a text has the form that
-    was asked for. Raises DataError for a cache that holds something else.
+    ``role``: what messages call the model. ``identity``: what a reply depends on beside the prompt; ``seed``: where
+    sampling begins. ``deadline_s``: most seconds of one reply with all its attempts. ``fits``: whether a text has the
+    form that was asked for. Raises DataError for a cache that holds something else.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class BlockingTextModel:
         Raises EnvError where there is none in time, and Declined where the model would not give one, or
         not of the right form.
 
-        ``again``: how the same is asked after a reply that declines or has another form, with the words of the agent
-        marked as data.
+        ``again``: the prompt for a second try, after a reply that declines or has another form, with the words of the
+        agent marked as data.
         """
         key = hashlib.blake2b(json.dumps([self._identity, prompt]).encode(), digest_size=16).hexdigest()
         with self._lock:
@@ -110,7 +110,7 @@ class BlockingTextModel:
         return told
 
     def close(self) -> None:
-        """Give the model back. Safe to repeat."""
+        """Stop using the model. Safe to repeat."""
         with self._lock:
             line, self._line = self._line, None
         if line is not None:
@@ -157,7 +157,7 @@ class BlockingTextModel:
         raise EnvError(f"{self._role} gave no reply: {problem}")
 
     def _warn_of_length(self, problem: str) -> None:
-        """Say it once: where it happens often, a setting is wrong, and no error may tell."""
+        """Warn once: where it happens often, a setting is wrong, and there may be no error that shows it."""
         if not self._warned:
             self._warned = True
             _log.warning("a reply of %s is not used: %s; raise max_tokens if that is often", self._role, problem)
@@ -207,7 +207,7 @@ _LOCK = threading.Lock()
 
 
 def _hired(judge: JudgePart) -> _Line:
-    """The line of a model, which all environments of the process share."""
+    """The thread of a model, which all environments of the process share."""
     with _LOCK:
         key = judge.model_dump_json()
         if key not in _LINES:
@@ -217,7 +217,7 @@ def _hired(judge: JudgePart) -> _Line:
 
 
 def _dismissed(judge: JudgePart) -> None:
-    """Give a line back; the last one closes it."""
+    """Stop using a model's thread; the last user closes it."""
     with _LOCK:
         key = judge.model_dump_json()
         line = _LINES[key]

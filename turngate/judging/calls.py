@@ -111,9 +111,9 @@ class Caller:
 
 
 _UNREAD = (FaultKind.MALFORMED, FaultKind.UNQUOTED, FaultKind.CUT_OFF)
-"""What a judge is told about its last reply: that of which the message is ours."""
+"""The faults of its last reply that a judge is told about: those whose message is ours."""
 
 
 def is_final(answer: Answer) -> bool:
-    """Whether an answer can be remembered: there is a verdict, or there can be none."""
+    """Whether an answer can be remembered: it is a verdict, or a fault that asking again would not change."""
     return not isinstance(answer, Fault) or answer.kind is FaultKind.INVALID

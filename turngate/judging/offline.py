@@ -1,4 +1,4 @@
-"""TextModels that need no model: recorded replies, and a function. They stand wherever a config names a model.
+"""TextModels that need no model: recorded replies, and a function. They can be used wherever a config names a model.
 
 ``judge = {type = "recorded", file = "replies.jsonl"}`` and ``judge = {type = "function", path = "module:name"}``.
 """
@@ -72,7 +72,7 @@ class FunctionTextModel(TextModel):
         self._function, self.judge = function, judge
 
     async def say(self, ask: Ask) -> Reply:
-        """What the function returns; what it raises, and anything but a text, is a fault."""
+        """The text that the function returns; an error, and anything but a text, is a fault."""
         try:
             said = await asyncio.to_thread(self._function, ask.prompt)
         except asyncio.CancelledError:

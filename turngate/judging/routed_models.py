@@ -1,7 +1,7 @@
 """A text model as a model that a routing agent may ask: ``models = [{name = …, text_model = {type = "server", …}}]``.
 
-A model that fails, or takes too long, makes the episode unusable. One that declines to answer, or says nothing, has
-answered: the agent could otherwise void an episode by what it asks.
+A model that fails, or takes too long, makes the episode unusable. A model that declines to answer, or says nothing,
+counts as having answered: the agent could otherwise void an episode by what it asks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SpokenModel(RoutedModel):
     """The model: of type server, model, recorded or function. Of how it is asked, call_s, attempts, max_tokens and
     temperature count."""
     prompt: str = QUESTION
-    """What the model is given; {question} stands for what the agent asks."""
+    """Prompt of the model; {question} stands for the agent's question."""
     deadline_s: float = Field(20.0, gt=0, lt=MOST_S)
     """Most seconds of one reply with all its attempts; below that of a turn of the environment, which is 30."""
     cache: Path | None = None

@@ -1,4 +1,4 @@
-"""How a judge's model is asked, and counts of what that took."""
+"""How a judge's model is asked, and counts of its calls, faults and canaries."""
 
 from __future__ import annotations
 

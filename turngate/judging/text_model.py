@@ -35,13 +35,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A text, or the fault that there is instead.
+    """A text, or the fault in its place.
 
     ``again`` says whether a retry may help, and ``wait_s`` how many seconds to wait before it. ``tokens``: of the text,
     by the model's own count; None if it does not say. Lone surrogates of the text become "?", as in ``storable``.
 
-    ``cut_off``: the text ends because it may be no longer, and how it would have ended is unknown. So it is none,
-    however whole it looks (a draft in a thought without end can be read, too), and this is its ``fault``.
+    ``cut_off``: the text ends because it may be no longer, and how it would have ended is unknown. So it counts as no
+    reply, however whole it looks (a draft in a thought without end can be read, too), and this is its ``fault``.
     """
 
     text: str = ""

@@ -35,12 +35,12 @@ from turngate.rewards.judge.canaries import every_canary
 from turngate.rewards.judge.items import response_length
 
 MAX_ORDER_BIAS = 0.2
-"""Largest distance from ½ of what the one shown first wins that still counts as fair. Both orders are asked, so a judge
-that looks at the work has ½ exactly, whoever is better; a rule of thumb, from no paper."""
+"""Largest distance from ½ of the share that the one shown first wins that still counts as fair. Both orders are asked,
+so a judge that looks at the work has ½ exactly, whichever is better; a rule of thumb, from no paper."""
 
 
 class Flaw(StrEnum):
-    """What a measured judge must not have."""
+    """A reason why a measured judge must not decide a reward."""
 
     SILENT = "no verdict"
     ALWAYS_NO = "false negative rate"  # nothing labelled yes gets one

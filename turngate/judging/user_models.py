@@ -1,7 +1,7 @@
 """A model as the user that an agent serves: ``user = {type = "model", judge = {type = "server", …}}``.
 
-What cannot be obtained in time makes the episode unusable; the user never says a default. Every reply is recorded as
-evidence (``user_said``), and with ``cache`` it is kept in a file, from which the same conversation can be had again
+A reply that does not come in time makes the episode unusable; the user never says a default. Every reply is recorded as
+evidence (``user_said``), and with ``cache`` it is kept in a file, from which the same conversation is read again
 without a model (see ``blocking_text_model``).
 """
 
@@ -79,9 +79,9 @@ class ModelTalker:
 
 
 def user_prompt(sheet: UserSheet, before: Sequence[Exchange], said: str, *, marked: bool = False) -> str:
-    """What the model is asked for one reply. Each message stands in one line, so that none can pass for another.
+    """The prompt for one reply. Each message stands in one line, so that none can pass for another.
 
-    ``marked``: with the words of the desk marked as data, for a model that did what they say.
+    ``marked``: with the words of the desk marked as data, for a model that obeyed them.
     """
     shown = words_marked if marked else str
     lines = [text for line in before for text in (f"Desk: {shown(_flat(line.agent))}", f"You: {_flat(line.user)}")]
@@ -121,7 +121,7 @@ def _instructed(sheet: UserSheet) -> str:
 
 
 def read_reply(text: str) -> UserReply | None:
-    """What a model's text says; None if it has another form, or a number out of range."""
+    """The reply in a model's text; None if it has another form, or a number out of range."""
     found = _FORM.fullmatch(text.strip())
     if found is None or abs(change := int(found[1])) > MOST_CHANGE:
         return None

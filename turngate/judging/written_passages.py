@@ -59,8 +59,8 @@ class PassageWriter:
         )
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """What the model writes, in its order; nothing if it declines, or the agent could void an episode by what it
-        asks. Raises RetrieverFailed."""
+        """The passages that the model writes, in its order; none if it declines, because else the agent could void an
+        episode by what it asks. Raises RetrieverFailed."""
         try:
             text = self._text_model.told(request(query, k), again=request(words_marked(query), k)).text
         except Declined:
@@ -70,5 +70,5 @@ class PassageWriter:
         return [Hit(passage=one, score=1 / place) for place, one in enumerate(written_passages(text, k), 1)]
 
     def close(self) -> None:
-        """Give the model back."""
+        """Stop using the model."""
         self._text_model.close()

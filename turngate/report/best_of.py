@@ -21,7 +21,7 @@ from turngate.types import ScoredGroup, Source, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedEpisode:
-    """What choosers see of a usable episode, and whether it is a success, which none of them sees.
+    """The part of a usable episode that choosers see, and whether it is a success, which none of them sees.
 
     ``answer``: the one recorded, None for none. ``paid``: what the rubric paid. ``logprob``: mean log-probability of
     its tokens, None where the sampler gave none. ``stated``: the confidence that it stated, None without a readable
@@ -129,7 +129,7 @@ def chosen_curve(
     seed: int = 0,
     resamples: int = 2000,
 ) -> dict[int, ChosenAt]:
-    """k → what each chooser reaches; k is 1, 2, 4, … and the fewest episodes of a task.
+    """k → the success of each chooser; k is 1, 2, 4, … and the fewest episodes of a task.
 
     ``question``: what each task asks; intervals are a bootstrap of 95 % that draws distinct questions. Empty where a
     task was played once.

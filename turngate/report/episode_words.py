@@ -1,4 +1,4 @@
-"""What is said of an episode in words, in the terminal (``show``) and on the page (``viewer``)."""
+"""Texts about an episode, in the terminal (``show``) and on the page (``viewer``)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _escape(code: int) -> str:
 
 
 def is_forced(turn: Turn) -> bool:
-    """Whether somebody else than the policy took the turn; hints are marked so in its context only."""
+    """Whether the turn is not the policy's own; tokens of hints have the same mark, but in the context only."""
     return bool((turn.source[len(turn.context_ids) :] == Source.GUIDE).any())
 
 
@@ -68,7 +68,7 @@ def action_words(action: Action) -> list[tuple[str, str]]:
 
 
 def guidance_words(trajectory: Trajectory) -> str:
-    """What help an episode had, and whether it is in the context that is learned from; "" for none."""
+    """The help that an episode had, and whether it is in the context that is learned from; "" for none."""
     guidance = trajectory.guidance
     if guidance is None:
         return ""
@@ -78,7 +78,7 @@ def guidance_words(trajectory: Trajectory) -> str:
 
 
 def forced_words(trajectory: Trajectory) -> str:
-    """How many turns of a guided episode somebody else took; "" for none."""
+    """How many turns of a guided episode are not the policy's own; "" for none."""
     forced = sum(map(is_forced, trajectory.turns))
     if trajectory.guidance is None or not forced:
         return ""
@@ -99,7 +99,7 @@ def payment_words(event: RewardEvent) -> str:
 
 
 def reason_words(reason: CreditTerm, index: int) -> str:
-    """What one comparison adds to the credit of turn ``index``."""
+    """The part that one comparison adds to the credit of turn ``index``."""
     n = reason.compared_N[index]
     if not n:
         return f"{reason.name}: no other one to compare with"
@@ -121,7 +121,7 @@ def total_words(score: Score) -> str:
 
 
 def missing_words(score: Score) -> str:
-    """Which verdicts could not be had, and what stands in their place; "" if all could."""
+    """Which verdicts are missing, and what stands in their place; "" if none is."""
     if not score.missing:
         return ""
     means = ", nor of a sibling"

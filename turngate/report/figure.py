@@ -1,4 +1,4 @@
-"""What all figures of a report share: colours, axes, and how a file is written (equal numbers give equal bytes).
+"""Common parts of all figures of a report: colours, axes, and how a file is written (equal numbers give equal bytes).
 
 Figures are made of matplotlib's objects and without ``pyplot``, so no global state is changed and no display is needed.
 """

@@ -1,4 +1,4 @@
-"""Guidance in a report: how much help there was, what it was worth, and whether the policy came to do without."""
+"""Guidance in a report: the amount of help, its effect on success, and whether the policy learned to do without."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART = 10  # the first and the last of so many parts of the steps are compared
 
 
 def was_guided(rows: Rows) -> bool:
-    """Whether training had a guide, be it one that helped nobody."""
+    """Whether training had a guide, even one that helped no episode."""
     return any(SHARE in row for row in rows)
 
 
@@ -75,7 +75,7 @@ def plot_guidance(rows: Rows, path: Path, *, title: str) -> None:
 
 
 def _quantities(rows: Rows) -> Mapping[str, str]:
-    """What the table says, and the metric of each line; a level stands for success with its help."""
+    """Label and metric of each line of the table; a level stands for success with its help."""
     levels = {f"success with help of level {level}": f"guide/lift_{level}" for level in _levels(rows)}
     found = {"episodes with help": SHARE, "success without help": ALONE, **levels, "conversion": "guide/conversion"}
     return {label: name for label, name in found.items() if any(name in row for row in rows)}

@@ -73,8 +73,8 @@ def rate_by_question(counts: Mapping[str, SuccessCount], z: float = 1.96) -> Int
     the design effect: the variance of the rate when questions are drawn over the one when episodes are,
     ``deff = m/(m-1) · Σ_q (s_q - p·n_q)² / n² / (p(1-p)/(n-1))`` with m questions, s_q successes of n_q episodes, n
     episodes in all and p their rate. With one episode per question deff = 1 and this is ``wilson``. It is never taken
-    for less than 1. Where the variance says nothing (p is 0 or 1, or there is one question) the effective number is
-    that of the questions, the fewest that n episodes can be worth.
+    for less than 1. Where the variance carries no information (p is 0 or 1, or there is one question) the effective
+    number is that of the questions, the fewest that n episodes can be worth.
 
     Source: Kish 1965, Survey Sampling (design effect); Korn and Graubard 1998, Survey Methodology 24 (interval at the
     effective number; theirs is Clopper and Pearson's); compared by Franco et al. 2019, doi 10.1093/jssam/smy019. No

@@ -1,7 +1,7 @@
-"""What was learned from recorded episodes: the credit of their turns, what it is the sum of, and why one was dropped.
+"""Credit that training gave to recorded episodes: of each turn, its terms, and why an episode was dropped.
 
-Computed again from what is recorded, by the run's own rule and filters; ``turngate show`` prints it and the page
-(``viewer``) shows it.
+Computed again from the record, by the run's own rule and filters; ``turngate show`` prints it and the page (``viewer``)
+shows it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class RunRule(Protocol):
 
     @property
     def note(self) -> str:
-        """What has to be known of credit that is computed again; "" for nothing."""
+        """A remark on the credit that is computed again; "" for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeLearning:
-    """What was learned from one episode. ``advantage_T``: the credit of its turns; None where there is none, and then
-    ``notes`` say why. ``terms``: what that credit is the sum of, for rules that say so."""
+    """The credit of one episode. ``advantage_T``: the credit of its turns; None where there is none, and then ``notes``
+    say why. ``terms``: the terms that add up to it, for rules that give them."""
 
     advantage_T: FloatArray | None
     terms: tuple[CreditTerm, ...]
@@ -57,7 +57,7 @@ class EpisodeLearning:
 
 
 def learned_from(group: ScoredGroup, by: RunRule, *, unused: bool = False) -> list[EpisodeLearning]:
-    """What was learned from each episode of a group, in order.
+    """The credit of each episode of a group, in order.
 
     ``unused``: the step played the group and did not learn from it. Credit is computed for every group that the rule
     can compare, also for one that a filter dropped.
@@ -87,7 +87,7 @@ def learned_from(group: ScoredGroup, by: RunRule, *, unused: bool = False) -> li
 
 
 def _credits(rule: CreditRule, kept: Sequence[ScoredGroup]) -> dict[str, tuple[FloatArray, tuple[CreditTerm, ...]]]:
-    """Trajectory → the credit of its turns, and what it is the sum of."""
+    """Trajectory → the credit of its turns, and the terms that add up to it."""
     table = tabulate(kept)
     advantage_N, terms = by_turn(rule(table), table.n_turns), rule.terms(table)
     found = {}

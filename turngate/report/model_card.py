@@ -1,6 +1,6 @@
-"""The model card of an exported model: what it began from, what it learned from, what it is paid for, what it reaches.
+"""The model card of an exported model: its base model, its training data, its rewards and its results.
 
-Everything on it is read from the run's folder, so a card says what was done and not what somebody remembers of it.
+Everything on it is read from the run's folder, so a card tells what was done, not what is remembered of it.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _results(run: RunFolder, config: Config) -> Iterator[str]:
 
 
 def _limits(run: RunFolder, config: Config) -> Iterator[str]:
-    """What the numbers do not show, as far as the run's folder tells."""
+    """Limits that the numbers do not show, as far as the run's folder tells."""
     splits = ", ".join(f"'{split}'" for split in config.eval.splits)
     yield f"Measured on split {splits} of the environments above and on nothing else; it may have lost other abilities."
     yield f"One run with seed {config.seed}: the intervals are about tasks and sampling, not about other runs."

@@ -1,6 +1,6 @@
-"""The monitors of a run: a table of the alarms that began, and a figure of what the monitors measured.
+"""The monitors of a run: a table of the alarms that began, and a figure of the measured values.
 
-Both are made from what the run recorded (``monitor/…`` in its metrics, and ``alarms.jsonl``); nothing is scored again.
+Both are made from the run's records (``monitor/…`` in its metrics, and ``alarms.jsonl``); nothing is scored again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def usable_line(rows: Rows) -> str:
 
 
 def missing_line(rows: Rows) -> str:
-    """Which verdicts could not be had, and in what share of the training episodes; "" if all could."""
+    """Which verdicts are missing, and in what share of the training episodes; "" if none is."""
     found: dict[str, list[float]] = {}
     for row in rows:
         for name, share in row.items():

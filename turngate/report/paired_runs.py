@@ -1,4 +1,4 @@
-"""Two runs, or two recorded phases, on the same tasks: what differs, how sure that is, and which tasks changed sides.
+"""Two runs, or two recorded phases, on the same tasks: differences, their certainty, and tasks that changed sides.
 
 Episodes are paired by task and seed where both sides played the same seeds, which evaluations of runs with one seed do,
 else by task. The interval of every difference is a bootstrap over distinct questions (``intervals``).
@@ -172,7 +172,7 @@ def _usable(sides: Sequence[Mapping[str, Sequence[Episode]]], *, by_seed: bool) 
 def _numbers(
     sides: Sequence[Mapping[str, Sequence[Episode]]],
 ) -> list[tuple[str, Callable[[Episode], float], tuple[bool, bool]]]:
-    """What is compared: its name, its value in an episode, and on which sides it was measured."""
+    """The compared numbers: name, value in an episode, and the sides on which each was measured."""
 
     def component(name: str) -> Callable[[Episode], float]:
         return lambda episode: sum(event.paid for event in episode[1].ledger if event.name == name)

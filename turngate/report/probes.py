@@ -61,7 +61,7 @@ def _numbers(shift: TurnShift) -> list[str]:
 
 
 def _unexplained(touched: Sequence[TurnShift]) -> list[str]:
-    """What the change of the credit alone does not explain, one line each."""
+    """Changes that the credit alone does not explain, one line each."""
     still = [shift for shift in touched if not len(shift.changed) and shift.n_tokens]
     spread = [shift for shift in touched if len(shift.changed) and shift.after == shift.before]
     both = [shift for shift in touched if len(shift.changed) and shift.after != shift.before]

@@ -90,7 +90,7 @@ def _show_turn(console: Console, turn: Turn, guide: str) -> None:
 
 
 def _show_guidance(console: Console, trajectory: Trajectory) -> None:
-    """What help the episode had, and who took which turns; the text stands in the turn before which it was inserted."""
+    """The help of the episode, and who took which turns; a hint's text is shown in the turn that it precedes."""
     guidance = trajectory.guidance
     assert guidance is not None
     _line(console, "guided", guidance_words(trajectory), "magenta")

@@ -48,7 +48,7 @@ def calibration_error(
 def brier_score(
     confidence_B: npt.ArrayLike, success_B: npt.ArrayLike, *, weight_B: npt.ArrayLike | None = None
 ) -> float:
-    """``mean (c − y)²``: 0 is best, ¼ is what "one half" always gets (Brier 1950).
+    """``mean (c − y)²``: 0 is best, always saying "one half" gets ¼ (Brier 1950).
 
     Raises ShapeError for arguments of other lengths, without an episode, and for a confidence outside [0, 1].
     """
@@ -61,7 +61,7 @@ def auroc(
 ) -> float | None:
     """The chance that a success has the higher confidence than a failure, ties counted half; None without both kinds.
 
-    ``½`` says nothing. Raises ShapeError (see ``brier_score``).
+    ``½`` is no better than chance. Raises ShapeError (see ``brier_score``).
     """
     confidence, success, weight = _checked(confidence_B, success_B, weight_B)
     _, place = np.unique(confidence, return_inverse=True)

@@ -126,7 +126,7 @@ def unsafe_rubrics(config: Config) -> list[str]:
 
 
 def overlaps_of(run: RunFolder) -> list[str]:
-    """What the evaluated splits have in common with training, if that was compared."""
+    """The overlap of the evaluated splits with training, if it was measured."""
     return overlap_lines(read_overlaps(run.overlap)) if run.overlap.exists() else []
 
 
@@ -143,8 +143,8 @@ def _tell_success(runs: Mapping[str, Phases], console: Console) -> list[str]:
 
 
 def _tell_abstention(title: str, run: RunFolder, console: Console) -> str:
-    """Print who answered and who held back in the evaluations of one run in which some tasks had no answer; returns the
-    same as a section of ``summary.md``, or nothing."""
+    """Print how many answered and abstained in the evaluations of one run in which some tasks had no answer; returns
+    the same as a section of ``summary.md``, or nothing."""
     lines = [
         f"{phase}, {one.split}, temperature {one.temperature:g}; {line}"
         for phase, one in read_evaluations(run.path)
@@ -159,7 +159,7 @@ def _tell_abstention(title: str, run: RunFolder, console: Console) -> str:
 
 
 def _tell_withheld(lines: Sequence[str], console: Console) -> list[str]:
-    """Print what of the experience memory evaluations did not show; returns the same as a section of ``summary.md``."""
+    """Print which experience memory evaluations did not show; returns the same as a section of ``summary.md``."""
     if not lines:
         return []
     heading = "experience memory in evaluations"

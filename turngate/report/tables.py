@@ -130,7 +130,7 @@ def _markdown_cells(row: _Row) -> list[str]:
 
 
 def note(successes: Iterable[Success]) -> str:
-    """What has to be known to read tables with these results."""
+    """A note on how to read tables with these results."""
     unusable = sum(success.unusable for success in successes)
     left_out = f" {unusable} unusable episodes are left out of 'solved'; '{OF_ALL}' counts them as failures."
     return (

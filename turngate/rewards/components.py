@@ -79,7 +79,7 @@ class Repetition(Charged):
     ``evidence`` holds a key for each action, equal for equal actions (any JSON; "" means no action and is never
     charged). With ``state``, which holds a key for the state of each turn, the state has to be equal too, so trying
     again after something changed costs nothing. A turn whose state was not measured is not charged. After an action or
-    state of value None it is not known of an action that was not seen before whether it is a repetition.
+    state of value None, an action that was not seen before may be a repetition, so it has no verdict.
     """
 
     type: Literal["repetition"] = "repetition"
@@ -148,7 +148,7 @@ class EventCost(Charged):
         return (self.evidence,)
 
     def amounts(self, facts: Facts) -> list[tuple[int, float]]:
-        """What was measured under that name."""
+        """The amounts measured under that name."""
         return [_amount(self, facts, turn, value) for turn, value in facts.verdicts(self.evidence)]
 
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
@@ -173,7 +173,7 @@ class LengthCost(Reward):
     type: Literal["length_cost"] = "length_cost"
     kind: Kind = "penalty"
     weight: float = -0.1
-    """What an episode of ``limit`` or more loses, in units of reward; negative."""
+    """Loss of an episode of ``limit`` or more, in units of reward; negative."""
     start: float
     """Longest episode that costs nothing; in turns, or in the unit of ``evidence``."""
     limit: float

@@ -1,7 +1,7 @@
-"""Verdicts that were due and could not be had, and the siblings' mean that stands in for them in comparisons.
+"""Verdicts that were due but could not be obtained, and the siblings' mean that replaces them in comparisons.
 
-What an episode is paid is what was measured; nothing here changes a ledger. But siblings are compared by what they were
-paid, and there a verdict that is missing would count as 0. So they are compared as if it were what the siblings have.
+An episode is paid by what was measured; nothing here changes a ledger. But siblings are compared by their payments, and
+there a missing verdict would count as 0. So they are compared as if it were the siblings' mean.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Place: TypeAlias = tuple[int | None, int]
 
 
 class SiblingMeans:
-    """The mean of what the members of a cohort read for one component, at each place and over all of them.
+    """The mean reading of the members of a cohort for one component, at each place and over all places.
 
     ``readings_B``: the readings of each member (``Reward.readings``).
     """
@@ -34,7 +34,7 @@ class SiblingMeans:
         self._overall = _mean([value for found in values.values() for value in found])
 
     def fill(self, readings: Sequence[Verdict], *, per_turn: bool, n_turns: int) -> tuple[list[Verdict], bool]:
-        """The readings of a member of ``n_turns`` turns with means in the place of what is missing; whether any was.
+        """The readings of a member of ``n_turns`` turns with means in the place of missing ones; whether any was.
 
         The mean is that of the same place, or over all places where no member read anything there. A member that has
         none of its readings gets one at every place at which a sibling was due one.
@@ -61,7 +61,7 @@ class SiblingMeans:
 
 
 def _nothing_was_had(readings: Sequence[Verdict]) -> bool:
-    """Whether all that is known is that something was due somewhere."""
+    """Whether it is known only that some reading was due, not where."""
     return (None, None) in readings and not any(value is not None for _, value in readings)
 
 

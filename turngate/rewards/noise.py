@@ -120,7 +120,7 @@ def estimate_rates(
     Per group, the share of checked rejections that the second accepts stands for all rejections (q = overturned /
     checked), likewise for acceptances: with n₀ rejections, n₁ acceptances and c the confirmed share of acceptances,
     ``ρ1 = q n₀ / (q n₀ + c n₁)`` and ``ρ0 = (1 − c) n₁ / ((1 − c) n₁ + (1 − q) n₀)``. ``trust_accepted`` takes
-    acceptances that nobody audited for right (c = 1), which appeals alone need.
+    acceptances without an audit for right (c = 1), which appeals alone need.
 
     NaN where a needed share was not sampled, or nothing of that truth was seen. Groups are small: feed the result to
     ``update_rates``. Raises ShapeError, ConfigError.
@@ -138,7 +138,7 @@ def estimate_rates(
 
 
 def update_rates(old: Rates, new: Rates, *, decay: float = 0.9, max_sum: float = 0.9) -> Rates:
-    """Exponential moving average, ``decay · old + (1 − decay) · new``; what is not known on one side is the other's.
+    """Exponential moving average, ``decay · old + (1 − decay) · new``; a rate known on one side only is kept.
 
     Where ρ0 + ρ1 would exceed ``max_sum``, both shrink in proportion, so that ``backward`` never divides by 0. Both
     settings are ours. Raises ShapeError for different numbers of groups, ConfigError.

@@ -1,4 +1,4 @@
-"""What a rubric is made of: rewards, which say what was earned, and gates (``gates/base.py``), which say what of it is
+"""The parts of a rubric: rewards, which say what was earned, and gates (``gates/base.py``), which say how much of it is
 paid.
 
 Both are parts (``turngate.parts``), so a rubric can be written to JSON and read back. A new reward or gate is a
@@ -131,7 +131,7 @@ class Line:
 
     @property
     def paid(self) -> float:
-        """What is paid after the gates that have acted so far."""
+        """The payment after the gates that have acted so far."""
         return self.value * self.weight * self.share * self.factor
 
     def close(self, gate: str) -> None:
@@ -189,13 +189,12 @@ class Reward(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "reward"
     name: str
-    """What ledger, metrics and gates call the component; unique in a rubric."""
+    """Name of the component in ledger, metrics and gates; unique in a rubric."""
     kind: Kind = "process"
     """outcome: whether the task was solved; process: how the agent worked on the way; penalty: a cost, which never pays
     more than 0. Gates and credit rules tell the three apart."""
     weight: float = 1.0
-    """What a verdict of 1 pays, in units of reward; raise it to make the component count more. Negative for a
-    penalty."""
+    """Pay for a verdict of 1, in units of reward; raise it to make the component count more. Negative for a penalty."""
     low: float = 0.0
     """Lowest verdict that there can be, before the weight; the evidence must never lie below it."""
     high: float = 1.0
@@ -227,7 +226,7 @@ class Reward(Part):
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """The verdicts as (turn, value); turn None: the whole episode.
 
-        Value None: the verdict was due and could not be had, which is not zero. An empty list means the same for a
+        Value None: the verdict was due but could not be obtained, which is not zero. An empty list means the same for a
         component that is ``always_due``; for others it means that there was nothing to judge.
         """
 
@@ -296,10 +295,11 @@ class Reward(Part):
         return self.lines(self.judged(known(self.readings(facts)), facts), facts)
 
     def readings(self, facts: Facts) -> list[Verdict]:
-        """What its payments are computed from, as (turn, value), with value None for what was due and could not be had.
+        """The values that its payments are computed from, as (turn, value); None for one that was due but missing.
 
-        (None, None) alone: nothing could be had. These are the verdicts, unless a component makes verdicts of several
-        readings; siblings' readings stand in for those that are None when episodes are compared (``rewards.missing``).
+        (None, None) alone: nothing could be obtained. These are the verdicts, unless a component makes verdicts of
+        several readings; siblings' readings stand in for those that are None when episodes are compared
+        (``rewards.missing``).
         """
         return self.with_lost(self.verdicts(facts), facts)
 
@@ -308,7 +308,7 @@ class Reward(Part):
         return readings
 
     def with_lost(self, found: list[Verdict], facts: Facts) -> list[Verdict]:
-        """What was found, and (turn, None) for each turn about which only evidence of value None was recorded."""
+        """``found``, and (turn, None) for each turn about which only evidence of value None was recorded."""
         if not found and self.always_due:
             return [(None, None)]
         if facts.lost.isdisjoint(self.reads):
@@ -427,12 +427,12 @@ def _pairs(found: object) -> None:
 
 
 def is_missing(readings: Sequence[Verdict]) -> bool:
-    """Whether any of the readings was due and could not be had."""
+    """Whether any of the readings was due but could not be obtained."""
     return any([value is None for _, value in readings])
 
 
 def known(readings: list[Verdict]) -> list[Verdict]:
-    """Those that could be had; the same list if all could."""
+    """The readings that could be obtained; the same list if all could."""
     return [reading for reading in readings if reading[1] is not None] if is_missing(readings) else readings
 
 

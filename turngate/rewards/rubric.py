@@ -1,4 +1,4 @@
-"""The rubric: rewards say what an episode earned, gates what of it is paid, and settling sums it up per turn.
+"""The rubric: rewards say what an episode earned, gates how much of it is paid, and settling sums it up per turn.
 
     record → earn → gates in declared order → settle → Score
 
@@ -47,7 +47,7 @@ class FromEvidence(Reward):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateAccount:
-    """What one gate did over many episodes, counted over payments that no earlier gate had closed.
+    """The effect of one gate over many episodes, counted over payments that no earlier gate had closed.
 
     ``raw``: what these payments earned. ``paid``: what was paid of it after all gates, with the floors of a veto.
     ``n_events``: how many payments there were; ``n_closed``: how many of them the gate closed; ``n_cut``: of how many
@@ -83,7 +83,7 @@ class Rubric(BaseModel):
     rewards: tuple[Reward, ...]
     """The components: what an episode can earn. At least one of kind outcome."""
     gates: tuple[Gate, ...] = ()
-    """Conditions on what is paid of the rewards, applied in this order. Without gates everything earned is paid."""
+    """Conditions for the payment of rewards, applied in this order. Without gates everything earned is paid."""
     book_last: bool = False
     """Whether payments that a gate on the outcome decides about count on the last turn instead of their own. Set it for
     credit rules that sum payments from a turn on (returns, turn_gae, corrected mt_grpo)."""
@@ -217,7 +217,7 @@ class Rubric(BaseModel):
         return _finish(record, draft, self._late)
 
     def _earn(self, record: Record, trajectory: str = "") -> Draft | Score:
-        """What was earned before any gate, or the score of an unusable episode."""
+        """The earnings before any gate, or the score of an unusable episode."""
         if record.ending is not FINISHED and not record.ending.usable:  # the common case costs no property
             return _unusable(record, f"the episode ended by {record.ending.value}")
         if record.ending is AGENT_FAULT:
@@ -296,7 +296,7 @@ class Rubric(BaseModel):
     def _fill(self, drafts: Sequence[Draft | Score], scores: list[Score], cohorts: Sequence[object], step: int) -> None:
         """Give each score that lacks verdicts the one by which its episode is compared (``Score.filled``).
 
-        The rubric is applied once more, gates and all, with the siblings' mean in the place of what is missing.
+        The rubric is applied once more, gates and all, with the siblings' mean in the place of missing readings.
         """
         of_cohort: dict[object, list[Draft]] = {}
         for draft, cohort in zip(drafts, cohorts, strict=True):
@@ -319,7 +319,8 @@ class Rubric(BaseModel):
             scores[row] = replace(scores[row], filled=_settle(again[row], self._late))
 
     def _earn_filled(self, before: Draft, had: Mapping[str, SiblingMeans]) -> tuple[Draft, bool]:
-        """What was earned before any gate, with the siblings' means in the place of what is missing; whether any is."""
+        """The earnings before any gate, with the siblings' means in place of missing readings; whether any are
+        missing."""
         draft, any_filled = Draft(before.facts), False
         draft.readings, draft.success = before.readings, before.success
         for reward in self.rewards:
@@ -341,7 +342,7 @@ class Rubric(BaseModel):
         return ScoredGroup(task=group.task, trajectories=played, scores=scores)
 
     def account(self, scores: Iterable[Score]) -> dict[str, GateAccount]:
-        """What each gate did over these scores, by its name. Unusable scores have empty ledgers and add nothing."""
+        """The effect of each gate on these scores, by its name. Unusable scores have empty ledgers and add nothing."""
         events = [event for score in scores for event in score.ledger]
         order = {gate.name: position for position, gate in enumerate(self.gates)}
         return {gate.name: _account(gate, order, events) for gate in self.gates}
@@ -378,7 +379,7 @@ def _settle(draft: Draft, late: frozenset[str]) -> Score:
 
 
 def _worst(record: Record, rewards: Sequence[Reward]) -> Score:
-    """What an episode is worth that the agent broke: every outcome and penalty at its worst, on the last turn."""
+    """The score of an episode that the agent broke: every outcome and penalty at its worst, on the last turn."""
     ledger = tuple(
         RewardEvent(
             name=reward.name,
@@ -406,7 +407,7 @@ def _account(gate: Gate, order: Mapping[str, int], events: Sequence[RewardEvent]
     n_events = n_closed = n_cut = 0
     place = order[gate.name]
     for event in events:
-        if event.name == gate.name:  # the floor of a veto: paid by it, earned by nobody
+        if event.name == gate.name:  # the floor of a veto: paid by it, earned by no reward
             paid += event.paid
         if event.name in order or not gate.touches(event.name, event.kind):
             continue

@@ -62,8 +62,7 @@ class KilledBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """What a sandbox may use. A program that needs more fails with an error of its own; nothing is exceeded
-    silently."""
+    """Limits of a sandbox. A program that needs more fails with an error of its own; nothing is exceeded silently."""
 
     memory_bytes: int = 2 << 30
     """Most memory in bytes: the address space of each process and, where control groups work, all processes
@@ -92,12 +91,12 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """How a command ended, and what it wrote."""
+    """How a command ended, and its output."""
 
     exit: int
     """Its exit status; 128 + n if signal n ended it; 127 if there is no such program, 126 if it cannot be started."""
     stdout: bytes
-    """What it wrote; the middle is left out if ``truncated``."""
+    """Its output; the middle is left out if ``truncated``."""
     stderr: bytes
     truncated: bool = False
     """Whether ``stdout`` or ``stderr`` was longer than ``ResourceLimits.output_bytes``."""
@@ -105,7 +104,7 @@ class CommandResult:
     """Why it was killed; None if it ended by itself."""
     time_s: float = 0.0
     note: str = ""
-    """What else an agent must know, for instance that its shell was started anew; empty if there is nothing."""
+    """A message for the agent, for instance that its shell was started anew; empty if there is none."""
 
     def text(self) -> str:
         """Both streams as text, the errors last; a byte that is not UTF-8 becomes �."""
@@ -137,7 +136,7 @@ class FolderSnapshot:
 
 
 class Session(ABC):
-    """A shell that stays open: what a command leaves behind is there for the next. ``session.py`` says how.
+    """A shell that stays open: the state that one command leaves is there for the next. ``session.py`` says how.
 
     Use it from one thread; it ends with its sandbox at the latest.
     """
@@ -249,7 +248,7 @@ class Backend(ABC):
 
     @abstractmethod
     def open(self, source: Path_ | FolderSnapshot | None = None) -> Sandbox:
-        """A new sandbox. ``source``: what /work begins with (a folder), or everything (a snapshot)."""
+        """A new sandbox. ``source``: a folder that /work begins with, or a snapshot of all folders."""
 
     @abstractmethod
     def keep(self, folder: Path_) -> FolderSnapshot:
@@ -257,7 +256,7 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close all sandboxes and remove what the back end made. Safe to repeat."""
+        """Close all sandboxes and remove all files of the back end. Safe to repeat."""
 
     def __enter__(self) -> Self:
         return self

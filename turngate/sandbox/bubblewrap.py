@@ -82,7 +82,7 @@ class Bubblewrap(Backend):
         self._uid = OUTSIDE_UID if os.geteuid() == 0 else None
         self._pid, self._lock, self._closed = os.getpid(), threading.RLock(), False  # a collected layer locks again
         self._names = count()
-        self.sandboxes: set[BubblewrapSandbox] = set()  # held, so that one that nobody closed is closed here
+        self.sandboxes: set[BubblewrapSandbox] = set()  # kept, so that sandboxes left open are closed here
         self._spare: deque[tuple[socket.socket, ControlGroup | None]] = deque()
         self._store = Path(os.path.realpath(tempfile.mkdtemp(prefix="turngate-sandbox-", dir=store)))
         try:
@@ -97,7 +97,7 @@ class Bubblewrap(Backend):
 
     @property
     def memory_bound(self) -> str:
-        """What bounds the memory of a sandbox on this machine, in words."""
+        """How the memory of a sandbox is bounded on this machine, in words."""
         each = f"{self.limits.memory_bytes} bytes for each of {self.limits.processes} processes"
         return each if self.groups is None else f"{each}, and for all together ({self.groups.kind})"
 
@@ -140,7 +140,7 @@ class Bubblewrap(Backend):
             self._closed = True
         for sandbox in list(self.sandboxes):
             sandbox.close()
-        process: subprocess.Popen[bytes] | None = getattr(self, "_process", None)  # None: it never came so far
+        process: subprocess.Popen[bytes] | None = getattr(self, "_process", None)  # None: its start failed
         if process is not None:
             self._channel.close()
             try:
@@ -149,7 +149,7 @@ class Bubblewrap(Backend):
                 _log.warning("the process that starts the sandboxes did not end within %g s and is killed", CLOSE_S)
                 process.kill()
                 process.wait()
-        shutil.rmtree(self._store, ignore_errors=True)  # the launcher has removed it, unless it never came so far
+        shutil.rmtree(self._store, ignore_errors=True)  # the launcher has removed it, unless its start failed
         for supervisor, group in self._spare:
             _leave(supervisor, group)
         groups: ControlGroups | None = getattr(self, "groups", None)

@@ -54,7 +54,7 @@ class Layers(FolderSnapshot):
 
 
 class LayeredBackend(Protocol):
-    """What a sandbox asks of the back end that made it, ``Bubblewrap``."""
+    """The methods that a sandbox needs of the back end that made it, ``Bubblewrap``."""
 
     limits: ResourceLimits
     sandboxes: set[BubblewrapSandbox]

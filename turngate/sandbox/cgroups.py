@@ -162,7 +162,7 @@ def places_v2(root: Path = _ROOT, own: str | None = None) -> Iterator[Callable[[
 def _hands_down(group: Path) -> bool:
     try:
         return {"memory", "pids"} <= set((group / _HANDED_DOWN).read_text().split())
-    except OSError:  # the group lies outside of what is mounted here
+    except OSError:  # the group is not in the part that is mounted here
         return False
 
 

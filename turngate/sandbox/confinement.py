@@ -1,4 +1,4 @@
-"""What a command can see of the host: the files of ``/etc``, further folders, and the options of bubblewrap."""
+"""The part of the host that a command sees: files of ``/etc``, further folders, and the options of bubblewrap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from turngate.errors import ConfigError
 from turngate.sandbox.base import HOME, TMP, WORK
 
-UID = 1000  # who the agent is inside; outside it is an ordinary user, never root
+UID = 1000  # the agent's user inside; outside it is an ordinary user, never root
 
 _OWN = (WORK, TMP, HOME, "/proc", "/dev")
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

@@ -58,7 +58,7 @@ class Archive(FolderSnapshot):
 
 
 class ContainerBackend(Protocol):
-    """What a container and its sandbox ask of the back end that made them, ``Docker``."""
+    """The methods that a container and its sandbox need of the back end that made them, ``Docker``."""
 
     limits: ResourceLimits
     sandboxes: set[DockerSandbox]
@@ -233,7 +233,7 @@ class DockerSandbox(ManagedSandbox):
             file.seek(0)
             try:
                 return digest_archive(file)
-            except (tarfile.TarError, KeyError, ValueError, OSError) as error:  # the agent may disturb who makes it
+            except (tarfile.TarError, KeyError, ValueError, OSError) as error:  # the agent may disturb the archiver
                 raise SandboxFileError(f"'{path}': what lies in it cannot be read: {error!r}") from error
 
     @blamed

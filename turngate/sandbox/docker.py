@@ -8,7 +8,7 @@ ended. Containers can be started ahead of need (``warm``); each serves one sandb
 
 The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. A daemon that runs without
 root is refused, because it cannot give a sandbox a user id of its own; so is podman's service, which does not bound the
-number of files. Whoever may talk to the daemon is root on its machine; processes in a sandbox cannot.
+number of files. Access to the daemon is as good as root on its machine; processes in a sandbox have none.
 
 The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``), or be the path of a root
 file system in a tar file, which is imported. It needs ``sh``, ``tar``, ``find``, ``xargs`` and ``realpath``, and
@@ -70,7 +70,7 @@ class Docker(Backend):
         self._lock, self._closed = threading.RLock(), False
         self._warm: deque[Container] = deque()
         self._filler: threading.Thread | None = None
-        self.sandboxes: set[DockerSandbox] = set()  # held, so that one that nobody closed is closed here
+        self.sandboxes: set[DockerSandbox] = set()  # kept, so that sandboxes left open are closed here
         self.run_id = uuid.uuid4().hex
         self._client = _connect(base_url)
         self._labels, self._filter = {LABEL: self.run_id}, json.dumps(seccomp.profile())

@@ -22,7 +22,7 @@ from turngate.errors import EnvError
 _CHUNK = 1 << 16
 _ANSWER_S = 20.0
 
-# A command waits for a first line of input: only then is somebody listening to its streams.
+# A command waits for a first line of input: only from then on are its streams read.
 _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@"', "sh")
 
 # mark → the time since boot in ticks. reap TICKS PIDS → ends what was born since, but not PIDS; then the number of

@@ -1,9 +1,9 @@
 """The launcher: one helper process per back end, which forks the supervisor process of each sandbox.
 
 It is a fresh interpreter with little in it, so a fork takes a millisecond or two however large the training process is
-(a *zygote*). It loads what it needs before it gives up root. If it is started as root, it becomes an ordinary user id
-that nobody else has; a program that breaks out of its sandbox has no more rights than that user. The launcher ends when
-the process that it serves does, and all sandboxes and their files with it.
+(a *zygote*). It loads what it needs before it gives up root. If it is started as root, it switches to an ordinary user
+id that no other process has; a program that breaks out of its sandbox has no more rights than that user. The launcher
+ends when the process that it serves does, and all sandboxes and their files with it.
 
 ``LAUNCH`` starts it without the package's own imports (numpy and more), of which it needs none.
 """
@@ -59,7 +59,7 @@ def serve(channel_fd: int, parent: int) -> None:
     except OSError as error:
         messages.send(channel, {"error": str(error)})
         return
-    gc.freeze()  # what exists now is never looked at again, so supervisors share its memory
+    gc.freeze()  # the collector never looks at present objects again, so supervisors share their memory
     plan, storage = _choose_storage(plan, request["storage"])
     messages.send(channel, {"storage": storage, "overlay": plan.overlay})
     _work(plan, channel, parent_fd, above)
@@ -183,7 +183,7 @@ def _end(plan: MountPlan, supervisors: set[int], above: int) -> None:
         raise RuntimeError(f"the store of the sandboxes is not removed, because of the mounts {left}")
     for name in os.listdir(plan.store):
         _remove(f"{plan.store}/{name}")
-    with suppress(OSError):  # what could not be removed has been said
+    with suppress(OSError):  # folders that could not be removed were reported
         os.rmdir(os.path.basename(plan.store), dir_fd=above)
 
 
@@ -215,8 +215,8 @@ def _choose_storage(plan: MountPlan, wanted: str) -> tuple[MountPlan, str]:
 
 
 def _try_overlay(plan: MountPlan) -> str | None:
-    """Try an overlay: mount it, and replace a folder in it, which not every kernel allows. What failed; None if
-    nothing.
+    """Try an overlay: mount it, and replace a folder in it, which not every kernel allows. Returns the failure; None if
+    it works.
     """
     probe = plan.layer("probe")
     for name in ("work/folder", "tmp", "home"):

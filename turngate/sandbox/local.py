@@ -83,7 +83,7 @@ class Local(Backend):
         self.limits = limits or ResourceLimits()
         self._scratch = Scratch("local")
         self._folder = str(self._scratch.path)
-        self.sandboxes: set[LocalSandbox] = set()  # held, so that one that nobody closed is closed here
+        self.sandboxes: set[LocalSandbox] = set()  # kept, so that sandboxes left open are closed here
 
     def open(self, source: Path_ | FolderSnapshot | None = None) -> LocalSandbox:
         if isinstance(source, FolderSnapshot) and not isinstance(source, FolderCopy):
@@ -336,6 +336,6 @@ def kill_marked(mark: str, spared: Sequence[int] = (), since_ticks: int = 0) -> 
 
 def _marked(mark: str, since_ticks: int) -> Iterator[int]:
     for pid in processes():
-        with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
+        with suppress(OSError):  # it ended meanwhile, or belongs to another user
             if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and is_alive(pid, since_ticks):
                 yield pid

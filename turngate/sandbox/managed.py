@@ -1,5 +1,4 @@
-"""What the sandboxes of every back end share: sessions, closing once, and whether a failure may be the agent's
-fault."""
+"""Base of the sandboxes of every back end: sessions, closing once, and whether a failure may be the agent's fault."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class MountPlan:
 
     @property
     def root(self) -> str:
-        """What a command sees as ``/``."""
+        """The folder that a command sees as ``/``."""
         return f"{self.store}/root"
 
     @property
@@ -144,7 +144,7 @@ def mount_work(plan: MountPlan, layers: list[str]) -> None:
             copy_tree(f"{plan.layer(layers[-1])}/work", f"{plan.private}/work")
     for name in ("tmp", "home") if layers else ():
         kept = f"{plan.layer(layers[-1])}/{name}"
-        if os.path.isdir(kept):  # missing where nobody had touched it
+        if os.path.isdir(kept):  # missing where nothing had been written to it
             copy_tree(kept, f"{plan.private}/{name}")
 
 

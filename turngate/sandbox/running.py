@@ -48,7 +48,7 @@ class _RunningCommand:
 
 
 class Runs:
-    """The running commands. ``poll``: what the supervisor waits on; the processes of commands are added to it."""
+    """The running commands. ``poll``: the files that the supervisor waits on; processes of commands are added."""
 
     def __init__(self, plan: MountPlan, poll: select.poll) -> None:
         self._plan, self._poll = plan, poll
@@ -187,7 +187,7 @@ class Runs:
     def _settle(self, run: _RunningCommand) -> None:
         """Report that the last process of a command has ended, then forget the command."""
         exit_code = _last_line(run.report_fd).get("exit-code")  # missing: killed, or it never came to the command
-        with suppress(OSError):  # nobody waits for it any more
+        with suppress(OSError):  # the library no longer waits for it
             messages.send(run.status, {"exit": exit_code, "killed": run.killed or None})
         run.status.close()
         del self._runs[run.number]

@@ -177,7 +177,7 @@ class FramedSession(Session):
 
 
 class _Report:
-    """What a shell sends at the end of a command: ``status NUL state NUL``."""
+    """The message of a shell at the end of a command: ``status NUL state NUL``."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -276,7 +276,7 @@ _BASH_REPORT = (
 def _bash_frame(command: bytes, last_exit: int) -> bytes:
     """The bytes that run a command at the top level of bash. In a loop or function ``break``, ``declare`` and
     ``return`` would mean something else."""
-    status = f"(exit {last_exit})\n" if last_exit else ""  # so that $? is what the last command left
+    status = f"(exit {last_exit})\n" if last_exit else ""  # so that $? is the status of the last command
     quoted = b"'" + command.replace(b"'", b"'\\''") + b"'"
     return status.encode() + b"builtin eval " + quoted + f" </dev/null {_REPORT_FD}>&-\n{_BASH_REPORT}".encode()
 

@@ -39,7 +39,7 @@ class HeadTail:
         return max(0, self._total - self._head_bytes - self._tail_bytes)
 
     def remove(self, marker: bytes) -> bool:
-        """Remove the last ``marker`` from what is kept; whether there was one."""
+        """Remove the last ``marker`` from the kept bytes; whether there was one."""
         for part in (self._tail, self._head):
             at = part.rfind(marker)
             if at >= 0:
@@ -49,7 +49,7 @@ class HeadTail:
         return False
 
     def content(self) -> bytes:
-        """What is kept; a line in its middle says how many bytes were dropped, if any."""
+        """The kept bytes; a line in their middle says how many bytes were dropped, if any."""
         if not self.left_out:
             return bytes(self._head + self._tail)
         tail = self._tail[-self._tail_bytes :] if self._tail_bytes else b""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from turngate.sandbox.linux import clone_file
 
-MAX_DEPTH = 200  # a deeper tree is an attack on whoever walks it
+MAX_DEPTH = 200  # a deeper tree is an attack on the program that walks it
 _CHUNK = 1 << 26
 
 
@@ -80,7 +80,7 @@ def _copy_one(copy: _Copy, source: str, target: str, status: os.stat_result) -> 
     elif kind == stat.S_IFCHR and status.st_rdev == 0:
         os.mknod(target, stat.S_IFCHR, 0)
     elif kind == stat.S_IFSOCK:
-        pass  # whoever listened on it is not copied, so nothing can answer
+        pass  # the process that listened on it is not copied, so nothing can answer
     else:
         raise OSError(errno.EINVAL, "a device cannot be copied", source)
 
@@ -118,7 +118,7 @@ def _overlay_attributes(path: str) -> Iterator[str]:
 
 def _finish(copy: _Copy, status: os.stat_result, target: str) -> None:
     _own(copy, target)
-    kept = 0o3777 if stat.S_ISDIR(status.st_mode) else 0o1777  # no program that runs as somebody else
+    kept = 0o3777 if stat.S_ISDIR(status.st_mode) else 0o1777  # no program that runs as another user
     os.chmod(target, stat.S_IMODE(status.st_mode) & kept)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 

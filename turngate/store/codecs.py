@@ -49,7 +49,7 @@ class _Codec(Protocol):
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """What ``array.to_pylist()`` gives, in a twentieth of its time, since no Arrow scalar is made of each value."""
+    """The same as ``array.to_pylist()``, in a twentieth of its time, since no Arrow scalar is made of each value."""
     return _with_nulls(array.drop_null().to_numpy(zero_copy_only=False).tolist(), array)
 
 
@@ -353,7 +353,7 @@ def _rows(**columns: Sequence[Any]) -> list[Row]:
 
 
 def _filled(score: Score, pair: tuple[tuple[RewardEvent, ...], FloatArray] | None) -> Score:
-    """A score with what it would have been paid, if its verdicts that are missing could be filled in."""
+    """A score with the payments that it would have had, if its missing verdicts could be filled in."""
     if pair is None:
         return score
     ledger, reward_T = pair

@@ -29,12 +29,12 @@ MEASURES: Mapping[str, Measure] = {
     "tokens": lambda one, score: float(sum(len(turn.completion.ids_K) for turn in one.turns)),
     "guided": lambda one, score: float(one.guidance is not None),
 }
-"""Names that every episode has. Others are components: what one was paid in the episode."""
+"""Names that every episode has. Others are components: the payment of one in the episode."""
 
 
 @dataclass(slots=True)
 class EpisodeCondition:
-    """A comparison of one number of an episode. ``met``: whether any episode had what it names."""
+    """A comparison of one number of an episode. ``met``: whether any episode had the number that it names."""
 
     name: str
     compare: Callable[[float, float], bool]

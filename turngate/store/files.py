@@ -49,8 +49,8 @@ def write_json_atomic(path: str | Path, data: Mapping[str, object]) -> None:
 
 
 def machine() -> dict[str, JSON]:
-    """What may explain a different result on another machine: Python, platform, cores, package versions and the commit
-    of turngate's own checkout, with "-dirty" behind it where files differ from it.
+    """Facts that may explain a different result on another machine: Python, platform, cores, package versions and the
+    commit of turngate's own checkout, with "-dirty" behind it where files differ from it.
 
     The version of a package that is not installed is None, and so is a commit that is not known. Names of hosts, users
     and folders are left out.

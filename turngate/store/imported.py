@@ -1,4 +1,4 @@
-"""``imported.json``: where the episodes of an imported log come from, and what is known of their tokens."""
+"""``imported.json``: where the episodes of an imported log come from, and how much is known of their tokens."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """``tokens``: number of episodes by what is known of theirs. ``temperature``: at which they were sampled, if the
-    caller said so. ``tokenizer``: which made ids of texts. ``left_out``: records that were left out, with the reason;
-    ``left_behind``: fields that the format has and the store does not, and in how many records."""
+    """``tokens``: number of episodes by how much is known of their tokens. ``temperature``: at which they were sampled,
+    if the caller said so. ``tokenizer``: which made ids of texts. ``left_out``: records that were left out, with the
+    reason; ``left_behind``: fields that the format has and the store does not, and in how many records."""
 
     format: str
     files: tuple[str, ...]
@@ -40,7 +40,7 @@ class Imported:
 
     @property
     def about_tokens(self) -> str:
-        """What is known of the tokens, in words."""
+        """How much is known of the tokens, in words."""
         return "; ".join(f"{count} episodes {WORDS[name]}" for name, count in self.tokens.items())
 
     @property

@@ -1,8 +1,8 @@
-"""Compare an episode as it was recorded with what the same actions led to when they were carried out again.
+"""Compare a recorded episode with the one that the same actions give when they are carried out again.
 
-Everything here is a pure function of two records. What is compared of each turn, in this order: the state key, the text
-and the images of the observation before it, the action as it was read, and the facts about it; then the ending, the
-facts about the whole episode, and the order of all facts. The first that differs is the divergence.
+Everything here is a pure function of two records. Compared in each turn, in this order: the state key, the text and the
+images of the observation before it, the action as it was read, and the facts about it; then the ending, the facts about
+the whole episode, and the order of all facts. The first that differs is the divergence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING = "(nothing)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What the recorded actions led to: ``turns`` as far as they could be taken, and all that the environment measured.
+    """The result of the recorded actions: ``turns`` as far as they went, and all that the environment measured.
 
     ``ending``: None where the episode was not over after the last of them. ``error``: why the environment broke.
     """
@@ -84,7 +84,7 @@ def first_divergence(
 
 
 def score_divergence(recorded: Score, found: Score, *, others: Collection[str] = ()) -> ReplayDifference | None:
-    """The first line that the same rubric pays otherwise, then success, outcome and usability; None = all are equal.
+    """The first line that the same rubric pays differently, then success, outcome and usability; None = all are equal.
 
     ``others``: names of lines that something else than the rubric wrote, which are left out.
     """
@@ -109,7 +109,7 @@ def _seen(recorded: Turn, found: Turn, *, note: bool) -> Iterator[tuple[str, str
 
 
 def _read(recorded: Action, found: Action) -> Iterator[tuple[str, str, str]]:
-    """The action as the environment read it: the same text may be read otherwise."""
+    """The action as the environment read it: the same text may be read differently."""
     calls = [json_text([[call.name, call.arguments] for call in one.calls]) for one in (recorded, found)]
     yield "calls of the action", calls[0], calls[1]
     for name in ("parse_error", "flaw", "thought"):

@@ -236,7 +236,7 @@ def _texts(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
 
 
 def groups_in(file: Path) -> Iterator[ScoredGroup]:
-    """The groups of one file of trajectories, for readers of what is left of a damaged run; they need no other file.
+    """The groups of one file of trajectories, for reading the rest of a damaged run; no other file is needed.
 
     Those before the damage come first. Raises StoreError as ``Store.read`` does.
     """

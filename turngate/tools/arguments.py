@@ -1,7 +1,7 @@
-"""Arguments of a call: from words or JSON values to what the function of the tool takes.
+"""Arguments of a call: from words or JSON values to the arguments of the tool's function.
 
-What does not fit is told to the agent with the name of the field and the usage. What fits only after a conversion that
-JSON has no need of, such as "3" where a number belongs, is read, with a remark (see ``Action.flaw``).
+The agent is told of a value that does not fit, with the name of the field and the usage. A value that fits only after a
+conversion that JSON does not need, such as "3" where a number belongs, is read, with a remark (see ``Action.flaw``).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pydantic_core import ErrorDetails
 from turngate.tools.tool import Parameter, Tool
 
 LONGEST_NUMBER = 10**100
-"""Whole numbers from here on are refused: what a tool makes of several soon cannot be written down any more."""
+"""Whole numbers from here on are refused: products of several soon become too long to write down."""
 MOST_DEEP = 32
-"""Most levels of lists and tables in an argument; what holds several of them soon cannot be written down any more."""
+"""Most levels of lists and tables in an argument; values that nest several soon become too deep to write down."""
 _OF_THE_VALUE = re.compile(", (?:unable to parse|got) ")
 
 
@@ -43,7 +43,7 @@ def typed(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict[str, object
         if parameter is None:
             raise BadArguments(f"{tool.name} has no argument '{name}'; write: {tool.usage}")
         if value is None and not parameter.required:
-            continue  # models write null for what they leave out
+            continue  # models write null for an argument that they leave out
         if odd := next(_unwieldy(value), ""):
             raise BadArguments(f"argument '{name}' of {tool.name} holds {odd}; write: {tool.usage}")
         found[name], converted = _value(tool, parameter, value)
@@ -69,7 +69,7 @@ def of_words(tool: Tool, rest: str) -> dict[str, object]:
 def of_text(parameter: Parameter, text: str) -> object:
     """A value that was written without quotes: as it stands for text, else as JSON where it is that.
 
-    Where the type allows text beside other kinds (``str | None``), what is none of those is text: 12345, "true".
+    Where the type allows text beside other kinds (``str | None``), a value of none of those is text: 12345, "true".
     """
     if parameter.annotation is str:
         return text
@@ -91,7 +91,7 @@ def _fits(parameter: Parameter, value: object) -> bool:
 
 
 def _unwieldy(value: object, depth: int = 0) -> Iterator[str]:
-    """What in ``value`` can neither be counted with nor kept, in words: no number, one too long, nested too deeply."""
+    """Parts of ``value`` that can be neither computed with nor stored, in words: no number, too long, too deep."""
     if isinstance(value, float | Decimal) and not math.isfinite(value):
         yield f"{value}, which is no number"
     elif isinstance(value, int) and abs(value) >= LONGEST_NUMBER:
@@ -143,7 +143,7 @@ def _told(tool: Tool, parameter: Parameter, whole: object, error: ValidationErro
 
 
 def _wanted(message: str) -> str:
-    """What pydantic asks for, less what it says of the value, which is shown."""
+    """The requirement in pydantic's message, without its words about the value, which is shown apart."""
     for said in ("Value error, ", "Assertion failed, ", "Input "):
         message = message.removeprefix(said)
     return _OF_THE_VALUE.split(message[:1].lower() + message[1:])[0]

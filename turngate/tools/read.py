@@ -27,12 +27,12 @@ from turngate.types import CUT_OFF, Action, ToolCall
 COMMAND_LINE = TOOL_FORMATS["command_line"]
 _FRAMED = tuple(one for one in TOOL_FORMATS.values() if one is not COMMAND_LINE)
 _MARKED = re.compile(r"</?think>|<tool_call>|<function=|<\||<｜|\[TOOL_CALLS\]|to=functions|\A\s*\{")
-"""What a text without can only be a command; asking each tool format takes three times as long."""
+"""A text without any of these can only be a command; asking each tool format takes three times as long."""
 _WORD = re.compile(r"[\s\[`]*([\w.]+)\s*(\()?")
 
 
 def parse(text: str, tools: Sequence[Tool], tool_format: str = "", *, cut_off: bool = False) -> Action:
-    """What ``text`` asks for. The result keeps ``text`` unchanged; ``parse_error`` is set when no call could be read.
+    """The action that ``text`` asks for, with ``text`` unchanged; ``parse_error`` is set when no call could be read.
 
     ``tool_format``: the one agreed upon; "" = any. ``cut_off``: the text ends at its token limit, so what it
     would have asked for is unknown, however whole it looks: no call of it is read (see ``Action.cut_off``). Raises
@@ -56,9 +56,10 @@ def parse(text: str, tools: Sequence[Tool], tool_format: str = "", *, cut_off: b
 
 
 def said(text: str, names: Container[str]) -> Action | None:
-    """A text that asks for no call, for whoever hears it; None if it asks for one, also for an ill one.
+    """The action of a text without a tool call (plain speech to the user); None if the text attempts a call, even a
+    malformed one.
 
-    It asks for one if it has a mark of a tool format, begins as a function is called, or begins with one of ``names``.
+    It attempts one if it has a mark of a tool format, begins like a function call, or begins with one of ``names``.
     """
     end = after_opened(text) or 0
     if OPEN not in text[end : (close := text.find(CLOSE, end))] and close >= 0:  # opened in the prompt
@@ -150,7 +151,7 @@ def find(name: str, tools: Sequence[Tool]) -> Tool | None:
 
 
 def unknown(name: str, tools: Sequence[Tool]) -> str:
-    """What to tell an agent that called a tool that does not exist."""
+    """The message to an agent that called a tool that does not exist."""
     close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
     meant = next((tool.usage for tool in tools if name.startswith(f"{tool.name}(")), None)
     if meant:  # as a function is called
@@ -170,7 +171,8 @@ def _spelt(arguments: Mapping[str, object]) -> str:
 
 
 def _not_text(text: str) -> str:
-    """What no program, file or database takes; "" = fine. JSON can spell half of a character, which none can store."""
+    """Why ``text`` cannot be stored or passed to a program; "" = it can. JSON can spell half of a character, which none
+    can take."""
     if "\0" in text or "\\u0000" in text:
         return "a NUL character cannot be passed on; leave it out"
     try:

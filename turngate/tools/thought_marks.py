@@ -1,4 +1,4 @@
-"""What of a text is thought: no call that stands there is carried out.
+"""Which parts of a text are thought: a call in a thought is not carried out.
 
 A thought stands between its marks, wherever that is. A template may have opened it in the prompt, so what stands before
 a closing mark that nothing opened is thought too. A mark inside of a call's values is text.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from turngate.tools.formats.base import THOUGHT, UNCLOSED_THOUGHT, ToolFormat, Unreadable
 
 MOST_MARKS = 64
-"""Most marks of thoughts beside calls, or in their values; where more of them stand takes too long to find out."""
+"""Most marks of thoughts beside calls, or in their values; with more of them, reading would take too long."""
 OPEN, CLOSE = THOUGHT
 _MARK = re.compile(r"</?think>")
 _SPACE = re.compile(r"\s*")
@@ -82,8 +82,8 @@ def _last_thought(text: str, at: int, until: int, *, framed: bool) -> int:
 
 
 def _beside_calls(text: str, at: int, place: int, tool_format: ToolFormat) -> tuple[int, str, str]:
-    """What the marks behind the first call, at ``place`` of the body, mean. Where the thought ends that the call stands
-    in, 0 = in none; the body without the thoughts behind calls; and a flaw."""
+    """Reads the marks behind the first call, at ``place`` of the body. Returns where the thought ends that the call
+    stands in, 0 = in none; the body without the thoughts behind calls; and a flaw."""
     body, seen, flaw = text[at:], place, ""
     for _ in range(MOST_MARKS):
         mark = _MARK.search(body, seen)

@@ -9,8 +9,8 @@
         \"\"\"
 
 Name, description and schema come from the signature and the docstring (pydantic). A parameter after ``*`` is given in
-tool calls only; a command line has no place for it. A parameter of a type that ``GIVEN`` annotates is no argument: it
-is handed over by whoever carries out the call.
+tool calls only; a command line has no place for it. A parameter of a type that ``GIVEN`` annotates is no argument: the
+environment, which carries out the call, passes it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Tool:
 
     @cached_property
     def schema(self) -> Mapping[str, JSON]:
-        """What chat templates and servers take as an entry of ``tools``: a function with a JSON schema."""
+        """The tool as an entry of ``tools`` for chat templates and servers: a function with a JSON schema."""
         fields: dict[str, Any] = {
             parameter.name: (
                 parameter.annotation,

@@ -32,7 +32,7 @@ class _Place:
 class SharedWeights:
     """Room for tensors like ``weights``, in the precision ``dtype`` ("float32" or "bfloat16"); holds a copy of them.
 
-    ``fd``: the memory, for the engine's process. ``fingerprint``: of what is in it (``engines.weight_sums``).
+    ``fd``: the memory, for the engine's process. ``fingerprint``: of its content (``engines.weight_sums``).
     """
 
     def __init__(self, weights: Weights, dtype: str) -> None:
@@ -87,7 +87,7 @@ class SharedWeights:
 
 
 class SharedModel:
-    """What an engine is sent of a model: its ``weights`` and, where it adds these itself, its ``adapters``."""
+    """The model as it is sent to an engine: ``weights`` and, where the engine adds these itself, ``adapters``."""
 
     def __init__(self, weights: SharedWeights) -> None:
         self.weights = weights

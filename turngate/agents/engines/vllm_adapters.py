@@ -71,7 +71,7 @@ def _manager(worker: Any) -> Any:
 
 
 def _slots(manager: Any) -> Iterator[Any]:
-    """The matrices of all adapted layers; what is not used of them is zero, which a fingerprint does not count."""
+    """The matrices of all adapted layers; their unused parts are zero, which a fingerprint does not count."""
     for layer in manager.modules.values():
         for stacked in (layer.lora_a_stacked, layer.lora_b_stacked):
             yield from [stacked] if hasattr(stacked, "shape") else stacked

@@ -1,8 +1,8 @@
 """The process of a vLLM engine: it takes token ids, gives token ids, and takes weights from shared memory.
 
-It runs under the interpreter that has vllm, needs nothing else, and answers one message at a time, so that whoever asks
-decides which requests are in which step of the engine. The engine core runs in this very process. Weights come in
-through vLLM's own interface for weight transfer, of which ``_shared_memory_engine`` makes a back end.
+It runs under the interpreter that has vllm, needs nothing else, and answers one message at a time, so that the calling
+process decides which requests are in which step of the engine. The engine core runs in this very process. Weights come
+in through vLLM's own interface for weight transfer, of which ``_shared_memory_engine`` makes a back end.
 
 Messages (``do``): ``start``, ``step`` (with new requests and aborted ones), ``publish``, ``sleep``, ``wake``.
 """
@@ -66,7 +66,7 @@ def _die_with(parent: int, folder: str) -> None:
 
 
 class Server:
-    """The engine and what is asked of it. ``answer`` calls the method that a message names."""
+    """The engine and the requests to it. ``answer`` calls the method that a message names."""
 
     def __init__(self, weights_fd: int) -> None:
         self._weights_fd = weights_fd
@@ -78,7 +78,7 @@ class Server:
         self._number = 0
 
     def answer(self, message: link.Message) -> link.Message:
-        """What to reply; {"error": …} for a request that failed."""
+        """The reply; {"error": …} for a request that failed."""
         try:
             reply: link.Message = getattr(self, f"do_{message['do']}")(message)
         except Exception as error:
@@ -116,7 +116,7 @@ class Server:
         }
 
     def do_step(self, message: link.Message) -> link.Message:
-        """One step of the engine, after taking new requests and dropping aborted ones: what is finished after it."""
+        """Take new requests, drop aborted ones, and run one step of the engine: the requests that it finished."""
         if message["abort"]:
             self._engine.abort_request(message["abort"])
         refused = {order["id"]: problem for order in message["add"] if (problem := self._add(order))}
@@ -124,9 +124,9 @@ class Server:
         return {"done": [_completion(output) for output in outputs if output.finished], "refused": refused}
 
     def do_publish(self, message: link.Message) -> link.Message:
-        """Load what is in the shared memory, forget what the old weights cached, and say what is held afterwards.
+        """Load the weights in the shared memory, empty the prefix cache, and report the weights that are then loaded.
 
-        With ``whole`` that is everything, without it the adapters alone.
+        With ``whole`` all weights are loaded, without it the adapters alone.
         """
         engine, whole = self._engine, message["whole"]
         if message["abort"]:
@@ -151,7 +151,8 @@ class Server:
         return {}
 
     def do_wake(self, message: link.Message) -> link.Message:
-        """Take the GPU's memory again; after level 2 load what is in the shared memory as the version that it is."""
+        """Take the GPU's memory again; after level 2 reload the weights in the shared memory, under the same
+        version."""
         self._engine.wake_up()
         if message["level"] < 2:
             return {}
@@ -179,7 +180,7 @@ class Server:
         return found
 
     def _add(self, order: dict[str, Any]) -> str:
-        """Take a request; returns what is wrong with it, "" if nothing is."""
+        """Give a request to the engine; returns why that is impossible, "" if it is not."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -237,7 +238,7 @@ def _held(worker: Any, dtype: str) -> list[int]:
 def _tensors(model: Any) -> Iterator[Any]:
     """Every weight once, as it is computed with.
 
-    On a CPU, matrices are packed for a kernel, and what is packed is read back by multiplying it with the identity. A
+    On a CPU, matrices are packed for a kernel, and a packed matrix is read back by multiplying it with the identity. A
     packed copy that differs from the matrix beside it is counted as well, so that it shows.
     """
     seen = set()
@@ -266,7 +267,7 @@ def _read_back(module: Any) -> Iterator[Any]:
 
 
 def _is_packed(module: Any) -> bool:
-    """Whether what is packed for the module's kernel is the matrix beside it."""
+    """Whether the matrix that is packed for the module's kernel equals the one beside it."""
     import torch
 
     return torch.equal(torch.cat(list(_read_back(module))).T, module.weight)

@@ -1,10 +1,10 @@
 """A checksum of a model's weights that does not depend on how they are laid out.
 
 An engine fuses matrices (queries, keys and values become one), pads tables with zeros and keeps tied tables once. The
-same numbers are then in other tensors and in another order, so hashes of tensors cannot be compared. What stays the
-same is the collection of numbers: how many are not zero, the sum of their bit patterns and the sum of the squares of
-these, modulo 2^64. One changed bit anywhere changes the first sum. Two tensors that were swapped are not found; the
-canary, which compares log-probabilities, finds those.
+same numbers are then in other tensors and in another order, so hashes of tensors cannot be compared. The collection of
+numbers stays the same. Of it the checksum has how many are not zero, the sum of their bit patterns and the sum of the
+squares of these, modulo 2^64. One changed bit anywhere changes the first sum. Two tensors that were swapped are not
+found; the canary, which compares log-probabilities, finds those.
 """
 
 from __future__ import annotations

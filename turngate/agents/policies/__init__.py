@@ -1,1 +1,1 @@
-"""Policies. ``base`` is the seam; ``local`` needs torch and transformers, the others nothing."""
+"""Policies. ``base`` is the interface; ``local`` needs torch and transformers, the others nothing."""

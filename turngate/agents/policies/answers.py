@@ -1,4 +1,4 @@
-"""What a policy answers, read before it is used: the tokens of one turn."""
+"""Checks of a policy's answer, the tokens of one turn, before it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam to whatever samples: one method to complete a turn, one to take new weights."""
+"""The interface to the engine that samples: one method to complete a turn, one to take new weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class AdaptedWeights(ReadWeights[T]):
 
 
 class Policy(ABC):
-    """Who acts. ``concurrency`` is how many episodes it serves at once, ``version`` that of the weights published last.
+    """Takes the turns of episodes. ``concurrency``: how many it serves at once; ``version``: of the last published
+    weights.
 
     ``name``: what error messages call it; "" = its class. ``takes_images``: whether it shows its model the images of
     ``Request.messages``; one that does not is never asked about an observation that has some.
@@ -61,15 +62,16 @@ class Policy(ABC):
 
     @abstractmethod
     async def complete(self, request: Request) -> Completion:
-        """One turn. Whatever is in flight is batched by the engine; nobody waits for anybody else's turn."""
+        """One turn. The engine batches all turns in flight; none waits for the end of another."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """What the policy needs to sample, such as an engine in another process, for as long as the block lasts."""
+        """Keeps everything running that sampling needs, such as an engine in another process, while the block lasts."""
         yield
 
     def expect(self, weights: Callable[[], Weights]) -> None:  # noqa: B027 (most policies take any)
-        """Told once, before ``running``, what gives the weights that will be published: those it begins with.
+        """Called once, before ``running``. ``weights`` returns the weights that will be published, now the initial
+        ones.
 
         Raises ConfigError for weights of a form that the policy cannot take.
         """
@@ -83,7 +85,7 @@ class Policy(ABC):
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Inside of this, what ended episodes left may be kept for others that begin like them, such as branches."""
+        """Inside this block, cache rows of ended episodes may be kept for others that begin alike, such as branches."""
         yield
 
     @asynccontextmanager

@@ -7,9 +7,9 @@ attention reads come from few sizes (``Bucket``). The first step of each size is
 one is a copy of a few numbers and one launch. Rows that do not take part are padding: they write to the cache's scratch
 column and see column 0.
 
-What is recorded is ``HubForward.states``, the model's own ``forward``, or for the common dense architectures
-``LeanStep``, which has fewer operations and copies no keys and values. Weights are read where they lie, so what is
-published in place is seen; a cache that grew lies elsewhere, so its graphs are dropped.
+The recorded step is ``HubForward.states``, the model's own ``forward``, or for the common dense architectures
+``LeanStep``, which has fewer operations and copies no keys and values. Weights are read where they lie, so those
+published in place are seen; a cache that grew lies elsewhere, so its graphs are dropped.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from turngate.agents.rounding import agreement, pass_rounding
 log = logging.getLogger(__name__)
 
 Work: TypeAlias = Callable[[], torch.Tensor]
-"""Computes from fixed memory; its result is overwritten by whatever is repeated next."""
+"""Computes from fixed memory; its result is overwritten by the next recorded work that is repeated."""
 Recorder: TypeAlias = Callable[[Work], Work]
-"""Makes of some work what repeats it with other numbers in the same memory. Raises RuntimeError if it cannot."""
+"""Turns work into a function that repeats it with other numbers in its memory. Raises RuntimeError if it cannot."""
 
 NARROWEST = 128
 """Fewest columns that attention of a captured step reads; the cache's capacity is a multiple by a power of two."""
@@ -45,7 +45,7 @@ _CAPTURING = threading.Lock()
 
 
 class StaticStep(Protocol):
-    """What a decode step computes, without the host."""
+    """The computation of a decode step, without the host."""
 
     def states(self, rows: Sequence[int], ids: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Tensor:
         """See ``HubForward.states``, for rows that follow each other and one token of each."""

@@ -10,7 +10,7 @@ For each layer, with RMS(x) = x / √(mean x² + ε):
     h ← h + W_o attention(q, K, V)
     h ← h + W_down (silu(W_gate x) · (W_up x)),   x = RMS(h) · g₂
 
-Weights are read where the model keeps them, so what is published is seen at once. Everything else (other
+Weights are read where the model keeps them, so published weights are seen at once. Everything else (other
 architectures, other precisions, accelerators) goes through ``HubForward``, or on a GPU through ``CapturedForward``, to
 which ``LeanStep`` is given for these architectures: the same layers for decode steps, in any precision.
 """
@@ -170,7 +170,7 @@ class LeanForward(Forward):
             h = h[plan.last]
         return self._rms(h, self._base.norm.weight)
 
-    # --- what is fed --------------------------------------------------------------------------------------------------
+    # --- tokens that are fed ------------------------------------------------------------------------------------------
 
     def _plan(self, feeds: Sequence[Feed]) -> _Pass:
         n_new = np.array([len(feed.ids) for feed in feeds])
@@ -192,7 +192,7 @@ class LeanForward(Forward):
         )
 
     def _reach(self, n_positions: int) -> None:
-        """Have tables of the rotation for that many positions, as the model makes them."""
+        """Extend the rotation's tables, as the model computes them, to at least that many positions."""
         if n_positions <= len(self._cos):
             return
         positions = torch.arange(self._cache.capacity, device=self._device)[None]

@@ -1,5 +1,5 @@
-"""One pass of the model over whatever is new, whoever it belongs to: a token for rows that decode, a prompt or an
-observation for rows that begin a turn.
+"""One pass of the model over the new tokens of all rows: one token for rows that decode, a prompt or an observation for
+rows that begin a turn.
 
 ``HubForward`` runs any transformers model, padded to rows of equal length; on a GPU ``CapturedForward``
 (``cuda_graphs.py``) repeats its decode steps as captured graphs. ``LeanForward`` (``fast_cpu.py``) runs the common
@@ -67,7 +67,7 @@ class Forward(ABC):
 
     @abstractmethod
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
-        """Store keys and values of what is new; the hidden state after the last token of each feed [r, width].
+        """Store keys and values of the new tokens; the hidden state after the last token of each feed [r, width].
 
         ``feeds`` are in the order of their rows, each row at most once.
         """
@@ -126,7 +126,7 @@ class HubForward(Forward):
         return hidden
 
     def _masks(self, reach: torch.Tensor, width: int) -> Any:
-        """What each token sees, [r, 1, q, width]: one mask, or one for each kind of layer by its name."""
+        """The mask of what each token sees, [r, 1, q, width]; or one mask for each kind of layer by its name."""
         before = reach[:, None, :, None] - torch.arange(width, device=self._device)
         seen = {FULL: before >= 0}
         if self._window is not None:

@@ -39,7 +39,7 @@ class SlotCache:
 
     @torch.inference_mode(False)  # so that ``copy`` may write outside of that mode, too
     def reserve(self, n_tokens: int) -> None:
-        """Make room for ``n_tokens`` per row, keeping what is there. Grows by doubling."""
+        """Make room for ``n_tokens`` per row and keep the content. Grows by doubling."""
         if n_tokens <= self.capacity:
             return
         capacity = max(self.capacity, 128)

@@ -1,7 +1,7 @@
 """``LocalPolicy``: a Hugging Face model decoded in this process, for a CPU or one GPU.
 
-Continuous batching: each decode step serves whoever is in flight. An episode keeps its cache row over all its turns, so
-a turn feeds only what is new; siblings that start from the same prompt share one prefill. Sampling inverts the
+Continuous batching: each decode step serves all turns in flight. An episode keeps its cache row over all its turns, so
+a turn feeds only its new tokens; siblings that start from the same prompt share one prefill. Sampling inverts the
 cumulative distribution with uniforms derived from the request's seed, so a completion depends on no other randomness.
 """
 
@@ -191,7 +191,7 @@ class LocalPolicy(PacedPolicy):
 
     @torch.inference_mode()
     def _step(self) -> None:
-        """One token for every row that has a job; those that just came are fed what is new to the cache first."""
+        """One token for every row that has a job; rows of new jobs are first fed the tokens that the cache lacks."""
         fresh = [self._admit(job) for job in self._waiting]
         self._waiting = []
         twins = self._twins(fresh)
@@ -246,7 +246,7 @@ class LocalPolicy(PacedPolicy):
         return twins
 
     def _chunks(self, indices: Sequence[int]) -> Iterable[list[Feed]]:
-        """What is new, cut into passes of bounded size."""
+        """The tokens that the cache lacks, cut into passes of bounded size."""
         chunk: list[Feed] = []
         n_tokens = 0
         for feed in map(self._feed, indices):
@@ -258,7 +258,7 @@ class LocalPolicy(PacedPolicy):
         yield chunk
 
     def _feed(self, index: int) -> Feed:
-        """What the row's cache lacks: the token sampled last, or what the turn's context adds."""
+        """The tokens that the row's cache lacks: the one sampled last, or those that the turn's context adds."""
         row, job = self._rows[index], self._job(index)
         ids = np.array(job.ids[-1:], np.int32) if job.ids else job.request.ids[len(row.fed) :]
         return Feed(index, row.filled, ids)

@@ -3,9 +3,9 @@
 Tools that it is given (``Request.tools``) go to the server as schemas; what it calls comes back as text, in one
 tool format (``turngate.agents.conversation``). A server that refuses tools is told of them in the prompt instead.
 
-Nobody says which tokens it read or wrote, so its completions have no ids and no log-probabilities; ids of some other
-tokenizer would be wrong. What needs them (packing for a learner, probes, likelihoods) refuses such episodes; rewards,
-reports, ``show`` and ``rescore`` go by text.
+Its server does not say which tokens it read or wrote, so its completions have no ids and no log-probabilities; ids of
+some other tokenizer would be wrong. What needs them (packing for a learner, probes, likelihoods) refuses such episodes;
+rewards, reports, ``show`` and ``rescore`` go by text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OpenAIPolicy(Policy):
 
     ``context``: most tokens of an episode by the server's own count. A turn that does not fit, by that count or because
     the server says so, raises OutOfRoom; one without a reply raises PolicyError. Raises ConfigError for a server that
-    refuses altogether, that refuses the images of the environment, or that nobody ever reached. Connections are open
+    refuses altogether, that refuses the images of the environment, or that was never reached. Connections are open
     while a slot is.
     """
 

@@ -1,4 +1,4 @@
-"""``PacedPolicy``: what policies share whose engine takes one step at a time for everybody who waits in it."""
+"""``PacedPolicy``: base of policies whose engine takes one step at a time for all turns in flight."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class VLLMPolicyPart(PolicyPart):
     """Whether to run without compilation and CUDA graphs: the engine starts sooner and decodes slower. Leave it out to
     compile on a GPU and not on a CPU."""
     sleep: Literal[0, 1, 2] = 0
-    """What the engine gives back of the GPU's memory while nobody samples. 1: its cache, and its weights move to the
+    """What the engine frees of the GPU's memory while no tokens are sampled. 1: its cache, and its weights move to the
     machine's memory; 2: both are dropped, and the weights are loaded anew; 0: nothing. It has no effect on a CPU."""
     start_s: float = Field(600.0, gt=0)
     """Most seconds of the engine's start."""

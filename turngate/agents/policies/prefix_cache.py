@@ -1,4 +1,4 @@
-"""What ended episodes left in the cache, so that an episode which begins like one of them is not fed that again."""
+"""Cache rows of ended episodes, so that an episode that begins like one of them is not fed the same tokens again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The choice of tokens: the cumulative distribution of each row, inverted at a uniform number.
 
-What a step draws by is on the device before its pass is launched, so that the host waits for the device once per step:
-when it reads the tokens.
+The random numbers and settings of a step are on the device before its pass is launched, so that the host waits for the
+device once per step: when it reads the tokens.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What each row of a step draws by, on the device."""
+    """The random number and the settings of each row of a step, on the device."""
 
     uniform: torch.Tensor  # [r, 1], float64
     temperature: torch.Tensor | None  # [r, 1]; None: 1 for all
-    greedy: torch.Tensor | None  # [r, 1]; None: nobody
+    greedy: torch.Tensor | None  # [r, 1]; None: no row
     cuts: tuple[_Cut, ...]
 
     @classmethod
@@ -69,7 +69,7 @@ class Draws:
         return [int(token) for token in tokens], logprobs
 
     def _distribution(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits of what is sampled from: divided by the temperature, then cut by top-k and top-p."""
+        """Logits of the sampling distribution: divided by the temperature, then cut by top-k and top-p."""
         if self.temperature is not None:
             logits = logits / self.temperature
         for one in self.cuts:

@@ -1,4 +1,4 @@
-"""A policy that says what it was told to: oracles, demonstrations and tests."""
+"""A policy that writes given texts: for oracles, demonstrations and tests."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,7 +13,7 @@ Script = Callable[[Request], str]
 
 
 class ScriptedPolicy(Policy):
-    """Writes ``script(request)`` each turn. Its tokens are sure, so their logprobs are 0; a ``TextChat`` has none."""
+    """Writes ``script(request)`` each turn. Its tokens are certain, so logprobs are 0; a ``TextChat`` has no tokens."""
 
     name = "scripted"
 

@@ -41,7 +41,7 @@ def truncated_logits(
 ) -> torch.Tensor:
     """``logits / temperature`` with −inf outside the kept set of ``truncated_log_softmax``: [..., V].
 
-    Its softmax is what is sampled from. Settings and errors are those of ``truncated_log_softmax``.
+    Its softmax is the sampling distribution. Settings and errors are those of ``truncated_log_softmax``.
     """
     if not 0 < top_p <= 1 or top_k < 0:
         raise ConfigError(f"truncation needs 0 < top_p ≤ 1 and top_k ≥ 0, found top_p={top_p}, top_k={top_k}")

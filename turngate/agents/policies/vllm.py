@@ -44,12 +44,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """How an engine is started, and what is waited for.
+    """How an engine is started, and how long it may take.
 
     ``python``: the interpreter that has vllm. ``config``: the model's. ``arguments``: vLLM's engine arguments.
     ``context``: most tokens of a request with what it may add.
     ``start_s``, ``stall_s``: most seconds of its start, and of one step. ``restarts``: how often a turn is sent again
-    because the engine died. ``sleep``: vLLM's level while nobody samples; 0 = it stays awake. ``server`` and
+    because the engine died. ``sleep``: vLLM's level while no tokens are sampled; 0 = it stays awake. ``server`` and
     ``search``: the module that serves, and folders where its interpreter finds it beside its own.
     """
 
@@ -194,7 +194,7 @@ class VLLMPolicy(PacedPolicy):
     # --- turns --------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Step the engine until no slot is open. What breaks ends the turns that were in it, typed; nobody hangs."""
+        """Step the engine until no slot is open. If a step fails, its turns end with a typed error, so none hangs."""
         while self._pace.slots:
             await self._pace.before_step()
             try:
@@ -304,7 +304,7 @@ class VLLMPolicy(PacedPolicy):
         return await self._engine.ask(message, most_s=most_s)
 
     def _compare(self, loaded: Message) -> None:
-        """Raise MismatchError unless the engine holds what is in the shared memory, under its version."""
+        """Raise MismatchError unless the engine holds the content of the shared memory, under its version."""
         if loaded["version"] != str(self.version):
             raise MismatchError(f"the engine has weights of version {loaded['version']}, not {self.version}")
         for what, key, sent in (

@@ -38,7 +38,7 @@ OWN_ARGUMENTS = frozenset(
 """Engine arguments that follow from other settings, or that the push of weights cannot do."""
 NO_ADAPTERS = 'policy.adapters = "apart" has no effect without adapters; set learner.lora, or leave it out'
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM can reserve for the rank of adapters."""
+"""The ranks of adapters that vLLM can reserve room for."""
 
 
 def interpreter(named: str) -> str:

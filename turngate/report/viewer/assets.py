@@ -24,7 +24,7 @@ PROGRAM = (
 
 
 class Assets(NamedTuple):
-    """What every page has: ``head`` up to the data, the program, and the ``policy`` as a header says it."""
+    """Parts of every page: ``head`` up to the data, the program, and the ``policy`` as a header says it."""
 
     head: str
     program: str
@@ -33,7 +33,7 @@ class Assets(NamedTuple):
 
 @cache
 def assets(carrier: Carrier) -> Assets:
-    """The page of a file, which may ask nobody for anything, or of a server, which may ask that server."""
+    """The page of a file, which may make no requests, or of a server, which may make requests to that server."""
     libraries = [(HERE / "vendor" / name).read_text(encoding="utf-8") for name in LIBRARIES]
     parts = [(HERE / "page" / name).read_text(encoding="utf-8") for name in PROGRAM]
     script = "\n".join([*libraries, '(() => {\n"use strict";', *parts, "})();\n"])

@@ -40,7 +40,7 @@ _MEDIA = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"), (b"R
 
 
 def number(value: float | None, digits: int = 5) -> JSON:
-    """A number as JSON has it: None for what is not finite, ``digits`` significant ones."""
+    """A number as JSON has it, with ``digits`` significant digits; None if it is not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")
@@ -52,7 +52,7 @@ def group_key(step: int, phase: str, place: int) -> str:
 
 
 def episode_rows(group: ScoredGroup, learned: Sequence[EpisodeLearning], dropped: Mapping[str, str]) -> list[Record]:
-    """For each episode what lists, filters and comparisons need; ``dropped``: trajectory → why a filter dropped it."""
+    """Each episode's values for lists, filters and comparisons; ``dropped``: trajectory → why a filter dropped it."""
     rows = []
     for trajectory, score, one in zip(group.trajectories, group.scores, learned, strict=True):
         credit_T = one.advantage_T

@@ -39,7 +39,7 @@ class _Element(NamedTuple):
 
 
 class WrittenPage(NamedTuple):
-    """What was written: where, how large it is, and how many groups are in it of how many."""
+    """A written file: its path, its size, and how many of all groups it holds."""
 
     path: Path
     size: int

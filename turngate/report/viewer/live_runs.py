@@ -44,7 +44,7 @@ class LiveRuns:
         return list(self._found())
 
     def index(self) -> Record:
-        """The runs with what changes when they do; ``folder`` as it was named."""
+        """The runs, each with a text that changes when it does; ``folder`` as it was named."""
         with self._lock:
             runs, problems = list[JSON](), list[JSON]()
             for name, run in self._found().items():
@@ -173,7 +173,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _version(run: RunFolder) -> str:
-    """What is another text as soon as one of the files that the page reads changes."""
+    """A text that changes as soon as one of the files that the page reads does."""
     files = [run.config, run.imported, run.metrics, run.alarms, run.evaluations, run.overlap, run.model]
     files += sorted(run.trajectories.glob("step=*/[!.]*.parquet"))
     told = hashlib.blake2b(digest_size=8)
@@ -185,7 +185,7 @@ def _version(run: RunFolder) -> str:
 
 
 def _texts(trajectory: Trajectory) -> Iterator[str]:
-    """What can be searched of an episode."""
+    """The texts of an episode that can be searched."""
     yield from (trajectory.id, trajectory.task.prompt, trajectory.error)
     for turn in trajectory.turns:
         yield from (turn.observation.text, turn.action.text, turn.observation.state_key)

@@ -1,4 +1,4 @@
-"""A run as plain JSON: what was asked, how it went, what alarmed, what it cost, and a row for each episode.
+"""A run as plain JSON: its settings, its course, its alarms, its cost, and a row for each episode.
 
 Whatever cannot be read is named in ``problems``, and the rest is shown: a run may be at work, broken or older.
 """
@@ -35,7 +35,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """What is known of a run beside its folder: how it made credit of payments, and by which rubrics it paid."""
+    """Functions that tell how a run turned payments into credit, and by which rubrics it paid."""
 
     rule_of: Callable[[RunFolder], RunRule]
     rubrics_of: Callable[[Config], Mapping[str, Rubric | str]]
@@ -50,7 +50,7 @@ class RecordedFile(NamedTuple):
 
 
 class ReadFile(NamedTuple):
-    """What of a file could be read: its groups, what was learned from each, and why episodes were dropped."""
+    """The readable part of a file: its groups, the credit of each, and why episodes were dropped."""
 
     groups: list[ScoredGroup]
     learned: list[list[EpisodeLearning]]
@@ -66,7 +66,7 @@ class RunReading:
         self._parts = parts
 
     def _read(self, what: str, read: Callable[[], Found], instead: Found) -> Found:
-        """What ``read`` gives; ``instead`` and a line among the problems where that cannot be read."""
+        """The result of ``read``; where it fails, ``instead``, with a line among the problems."""
         try:
             return read()
         except (TurngateError, OSError) as error:
@@ -106,7 +106,7 @@ class RunReading:
         return sorted(found, key=lambda file: (file.step, _order(file.phase), file.phase))
 
     def read(self, file: RecordedFile) -> ReadFile:
-        """The groups of a file with what was learned from them, up to the first that cannot be read."""
+        """The groups of a file with their credit, up to the first that cannot be read."""
         groups = list[ScoredGroup]()
         try:
             groups.extend(groups_in(file.path))

@@ -11,7 +11,7 @@ from turngate.report.episode_words import literal
 from turngate.runs import RunFolder
 
 UNFINISHED = "\ufffd"
-"""What a decoder writes for the first bytes of a character whose others are in the next token."""
+"""A decoder's text for the first bytes of a character whose other bytes are in the next token."""
 
 
 class Decoder(Protocol):

@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def view_app(runs: LiveRuns, port: int) -> Starlette:
-    """The page and what it asks for. ``port``: where it is served. Raises MissingExtra without starlette."""
+    """The page and the routes that it requests. ``port``: where it is served. Raises MissingExtra without starlette."""
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware

@@ -1,1 +1,1 @@
-"""Gates: what of an earned reward is paid."""
+"""Gates: how much of an earned reward is paid."""

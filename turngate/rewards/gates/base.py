@@ -1,4 +1,4 @@
-"""What a gate is. Those that ship: ``whole_kinds.py``, ``limits.py``, ``shares.py``, ``ladders.py``."""
+"""Definition of a gate. Those that ship: ``whole_kinds.py``, ``limits.py``, ``shares.py``, ``ladders.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from turngate.rewards.safety.ranges import Ranges, Scene
 
 
 class Gate(Part):
-    """A condition on what is paid: closes or cuts payments that a reward earned.
+    """A condition on payments: closes or cuts those that a reward earned.
 
     A subclass sets ``type`` and writes ``name``, ``touches`` and ``apply``."""
 
@@ -57,7 +57,7 @@ class Gate(Part):
 
     @property
     def late(self) -> bool:
-        """Whether it decides by what is known only at the end: the outcome, or overall verdicts of components."""
+        """Whether it decides by values known only at the end: the outcome, or overall verdicts of components."""
         return bool(self.compares)
 
     @property
@@ -87,7 +87,7 @@ class Gate(Part):
         """Raise ConfigError or UnknownName if the gate cannot work with these rewards, or would have no effect."""
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Narrow ``ranges``, what components can be paid, to what the gate lets through in ``scene``."""
+        """Narrow ``ranges``, the possible payments of components, to those that the gate lets through in ``scene``."""
 
     def replaces(self) -> float | None:
         """The total that an episode is paid if the gate replaces all payments, as a veto does; else None."""

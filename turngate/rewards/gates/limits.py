@@ -103,7 +103,7 @@ class Budget(Gate):
                 losses -= min(size, left)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """What is paid lies within ± the limit."""
+        """The sum of the payments lies within ± the limit."""
         for name in ranges.of(self):
             ranges.limit(name, self.limit)
 

@@ -1,7 +1,7 @@
 """Gates that pay a share of a component instead of all or nothing.
 
-A share lies in [0, 1] and multiplies what is still open. A published factor above 1 is written as a larger weight of
-the component with smaller shares: weight 1.6 and shares 1 and ½ are the factors 1.6 and 0.8.
+A share lies in [0, 1] and multiplies payments that are still open. A published factor above 1 is written as a larger
+weight of the component with smaller shares: weight 1.6 and shares 1 and ½ are the factors 1.6 and 0.8.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Trust(Gate):
 
 
 def _measured(draft: Draft, name: str) -> float:
-    """The overall verdict of a component; NaN if a part of it could not be had."""
+    """The overall verdict of a component; NaN if a part of it could not be obtained."""
     return math.nan if is_missing(draft.readings.get(name, ())) else draft.scores.get(name, math.nan)
 
 
@@ -248,7 +248,7 @@ def trust_factors(
     all_right_at: float = 0.9,
     all_wrong_at: float = 0.1,
 ) -> npt.NDArray[np.float64]:
-    """What share of its process reward each trajectory is paid in Trust-GRPO (https://arxiv.org/abs/2505.17018).
+    """The share of its process reward that each trajectory is paid in Trust-GRPO (https://arxiv.org/abs/2505.17018).
 
         factor_i = γ_g · exp(−step / T),   γ_g = 1 if μ_c ≥ μ_w else exp(μ_c − μ_w)
 

@@ -4,8 +4,8 @@ A payment is *open* if some of it is paid, *closed* if nothing is, and *cut* if 
 which the rubric declares them. They never change what was earned: they lower the ``factor`` of a payment, which begins
 at 1, and leave their name in ``gate``, so every closed payment stays visible in the ledger. A gate decides by evidence,
 the outcome or overall verdicts as they were measured, never by what other gates let through. So their order matters
-only for gates that count amounts: ``once``, ``budget``, ``best_so_far`` and ``cap_process`` count what is still open
-when they act.
+only for gates that count amounts: ``once``, ``budget``, ``best_so_far`` and ``cap_process`` count payments that are
+still open when they act.
 
 This module holds the gates for a whole kind of reward; ``limits`` those that limit one component, ``ladders`` those
 that make one component wait for another, ``shares`` those that pay a part.
@@ -58,7 +58,7 @@ class Veto(Gate):
     evidence: str
     """Name of the evidence of the forbidden act; true in any turn closes everything."""
     floor: float = -1.0
-    """What such an episode pays in all; it should lie below what an honest failure pays."""
+    """Total pay of such an episode; it should lie below that of an honest failure."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a floor that would reward the act."""
@@ -77,7 +77,7 @@ class Veto(Gate):
 
     @property
     def occasional(self) -> tuple[str, ...]:
-        """The evidence of the act: in most runs nobody does it."""
+        """The evidence of the act, which in most runs never happens."""
         return (self.evidence,)
 
     def touches(self, name: str, kind: Kind) -> bool:
@@ -295,7 +295,7 @@ class CapProcess(Gate):
                     line.cut(name, self.limit / total)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """What is paid lies within ± the limit."""
+        """Gains and losses each lie within ± the limit."""
         ranges.cap(self.limit)
 
 

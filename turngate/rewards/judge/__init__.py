@@ -1,7 +1,7 @@
-"""Judges without the calls: what is asked, how a reply is read, how judges are guarded, and what evidence they give.
+"""Judges without the calls: the questions, how a reply is read, how judges are guarded, and what evidence they give.
 
-``items`` defines what is judged, and rules that settle some items without a judge; ``fence`` shows judged text safely;
-``prompts`` writes the questions; ``replies`` reads the answers into ``verdicts``; ``votes`` combines critiques;
+``items`` defines the work to be judged, and rules that settle some items without a judge; ``fence`` shows judged text
+safely; ``prompts`` writes the questions; ``replies`` reads the answers into ``verdicts``; ``votes`` combines critiques;
 ``canaries`` decides whether a batch can be trusted; ``tournament`` ranks siblings; ``as_facts`` turns verdicts into
 evidence; ``agreement`` measures a judge on labelled work. Nothing here calls a model; ``turngate.judging`` does.
 """

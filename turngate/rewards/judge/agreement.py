@@ -40,8 +40,8 @@ class Agreement:
 class OrderReport:
     """Pairs asked in both orders: how often the two replies agree, and who wins when they do not.
 
-    ``first_share`` is what the one shown first wins over all decided replies; ½ is fair. ``accuracy`` compares settled
-    verdicts with labels. None = nothing to measure it on.
+    ``first_share`` is the share of all decided replies that the one shown first wins; ½ is fair. ``accuracy`` compares
+    settled verdicts with labels. None = nothing to measure it on.
     """
 
     n: int
@@ -79,8 +79,8 @@ def agreement(
 
 
 def order_report(replies: Sequence[tuple[PairScores, PairScores] | None], label: Sequence[float | None]) -> OrderReport:
-    """``replies``: what was said about (A, B) and about (B, A), None if one is missing; ``label``: A's true share
-    (1, ½, 0) or None. Raises ShapeError for unequal lengths."""
+    """``replies``: the scores for (A, B) and for (B, A), None if one is missing; ``label``: A's true share (1, ½, 0) or
+    None. Raises ShapeError for unequal lengths."""
     if len(replies) != len(label):
         raise ShapeError(f"{len(replies)} pairs but {len(label)} labels")
     pairs = [(pair, truth) for pair, truth in zip(replies, label, strict=True) if pair is not None]

@@ -1,4 +1,4 @@
-"""Turns verdicts of judges into evidence. What could not be judged is None: never zero, never positive.
+"""Turns verdicts of judges into evidence. A missing verdict is None: never zero, never positive.
 
 Each verdict becomes two facts. The fact under the given name is a plain bool or number, which every reward and gate can
 read (a mapping would count as true whatever the verdict, so that gates on it would always be open). The fact under
@@ -98,7 +98,7 @@ def win_rate_facts(
     name: str, n: int, matches: Mapping[tuple[int, int], PairVerdict | Fault], judge: JudgeId
 ) -> tuple[Facts, ...]:
     """The facts of each of ``n`` siblings, from a verdict for every pair (i, j): the share of the others it is better
-    than. Who has a match without verdict has no rate: leaving that match out would lift whoever breaks the judge."""
+    than. One that lacks a verdict has no rate: leaving that match out would reward breaking the judge."""
     won_NN = np.full((n, n), np.nan)
     for (first, second), verdict in matches.items():
         if isinstance(verdict, PairVerdict):
@@ -117,7 +117,7 @@ def win_rate_facts(
 def panel_facts(
     name: str, answers: Sequence[Verdict | Fault | Rule], judges: Sequence[JudgeId], *, turn: int | None = None
 ) -> Facts:
-    """What judges say together about one item, for a gate that no single model opens (see ``unanimous``).
+    """The joint verdict of several judges on one item, for a gate that no single model opens (see ``unanimous``).
 
     Raises ShapeError unless there is one answer per judge, ConfigError for a judge that stands there twice.
     """

@@ -49,8 +49,8 @@ def null_items(
     """(kind, null item, the real item whose task it stands under), n of each kind, drawn by ``seed``.
 
     Shuffled ones take the answer of another task: one that differs from the host's own and does not stand in its
-    reference, because what is wrong there may be right here. They need two tasks and a criterion about the task;
-    without those their places go to master keys. Raises ConfigError without items.
+    reference, because an answer that is wrong there may be right here. They need two tasks and a criterion about the
+    task; without those their places go to master keys. Raises ConfigError without items.
     """
     if not items:
         raise ConfigError("canaries stand under the tasks of a batch, and this one is empty")
@@ -161,7 +161,7 @@ def every_canary(items: Sequence[Item], criterion: Criterion, *, seed: int, limi
 
 
 def _proof(criterion: Criterion) -> Criterion:
-    """What null work is put to. It may truly have a pitfall, so there it is ``CORRECT``: the judge is measured."""
+    """The criterion for null work. It may truly have a pitfall, so for one it is ``CORRECT``: the judge is measured."""
     return criterion if criterion.weight > 0 else CORRECT
 
 

@@ -59,19 +59,19 @@ _TEMPLATE = re.compile(
 """Marks of chat templates that are not framed by ``<|`` and ``|>``."""
 _BROKEN = str.maketrans({"{": "｛", "}": "｝"})
 _WHOLE = str.maketrans({"｛": "{", "｝": "}", "¦": "|", "‹": "<", "›": ">", "ˆ": " "})
-"""What stands instead of the signs of which replies, thoughts and chat templates are made; and the way back."""
+"""Replacements for the signs of which replies, thoughts and chat templates are made; and the way back."""
 WORD_MARK = "ˆ"
 """Stands between the words of a text whose words are marked."""
 _UNSEEN = ("Cf", "Cc", "Co", "Cs")  # format, control, private use, halves of surrogates
 _UNIT = re.compile(r".+?(?:[.!?]\s+|\n|\Z)", re.DOTALL)
 _PASSES = 10
-"""Most looks at a text; each sees what stands together once the last one took something out."""
+"""Most passes over a text; each sees the text that the last one left when it took something out."""
 _ELIDED = re.compile(r"\[… \d+ characters left out …\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencedText:
-    """Text as the judge sees it, and what was taken out of it."""
+    """Text as the judge sees it, and the parts that were taken out of it."""
 
     text: str
     removed: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ def _plain(text: str) -> str:
 def _addressed(units: list[str]) -> set[int]:
     """Which units address the judge, alone or together with those beside them.
 
-    What stands before and after a note must not address the judge across it, so the text is looked at again with the
+    The texts before and after a note must not address the judge across it, so the text is looked at again with the
     notes in it. Takes time in proportion to the text.
     """
     plain = [_plain(unit) for unit in units]

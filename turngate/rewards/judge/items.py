@@ -1,4 +1,4 @@
-"""What a judge is shown, and what is settled by rules before any judge is asked."""
+"""The work that a judge is shown, and the rules that settle some of it before any judge is asked."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CORRECT = Criterion(
     name="correct",
     text="The answer does what the task asks, and agrees with the reference if one is given.",
 )
-"""What a judge is measured by unless another criterion is given."""
+"""The criterion that a judge is measured by unless another one is given."""
 
 
 class Rule(StrEnum):
@@ -88,8 +88,8 @@ def item_of(
     """The item that a recorded episode is. ``Task.private`` and hints are never in it.
 
     ``answer`` None: what the environment took as the answer (``Trajectory.answer``).
-    Thoughts are hidden by default: a judge should weigh what was done, and thoughts are where it is easiest talked to.
-    ``last`` is what came back from the last turn, which a trajectory does not hold.
+    Thoughts are hidden by default: a judge should weigh what was done, and in thoughts it is easiest to persuade.
+    ``last`` is the observation after the last turn, which a trajectory does not hold.
     """
     replies = [turn.observation.text for turn in trajectory.turns[1:]] + [last]
     steps = tuple(
@@ -132,8 +132,9 @@ def response_length(item: Item) -> int:
 
 
 def _deeds(action: Action) -> str:
-    """What was written, without any thought: the one that was read, every block of thoughts, closed or not, and what
-    stands before the end of a thought that a chat template opened, if what was carried out stands behind it."""
+    """The text without any thought. Left out are the thought that was read, every block of thoughts, closed or not, and
+    the text before the end of a thought that a chat template opened, if the action that was carried out stands behind
+    it."""
     parts = _THOUGHT_MARK.split(action.text)  # texts, and between them the slash of a closing mark or nothing
     if len(parts) == 1 and not action.thought:
         return action.text

@@ -62,10 +62,10 @@ _REPLIES: dict[Kind, str] = {
 class Question:
     """One call. ``turns`` holds the shown text of every turn of every item, in which quotes are looked for.
 
-    ``nonce`` is what a reply must repeat: no text that is shown can hold it, because it is a hash of them all.
-    ``again`` is the same question with all words of the data marked, for when the first reply was none.
-    ``removed`` is what was taken out because it addressed the judge, per item. ``images`` go along with the prompt, in
-    the order in which it names them; their digests are in the nonce, so that other images are another question.
+    A reply must repeat ``nonce``: no text that is shown can hold it, because it is a hash of them all. ``again`` is the
+    same question with all words of the data marked, for when the first reply could not be used. ``removed`` is the text
+    that was taken out because it addressed the judge, per item. ``images`` go along with the prompt, in the order in
+    which it names them; their digests are in the nonce, so that other images are another question.
     """
 
     kind: Kind
@@ -101,7 +101,7 @@ def support(item: Item, criterion: Criterion, *, limit: int = 4000) -> Question:
 
 
 def retry_note(problem: str) -> str:
-    """What is added to a prompt whose reply could not be used; ``problem`` is ours, never text of the reply."""
+    """Addition to a prompt whose reply could not be used; ``problem`` is our wording, never text of the reply."""
     return f"\n\nYour last reply was thrown away: {problem}. Follow the format above exactly."
 
 

@@ -17,19 +17,18 @@ from turngate.types import JSON, storable
 
 TOP_SCORE = 10.0
 SHARES = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
-"""What a nugget counts by its label (ours; Search-Gen-V has the labels, https://arxiv.org/abs/2510.14660)."""
+"""The value of a nugget by its label (ours; Search-Gen-V has the labels, https://arxiv.org/abs/2510.14660)."""
 QuoteRule: TypeAlias = Literal["decisive", "always"]
 
 
 def read_answer(question: Question, text: str, *, quotes: QuoteRule = "decisive") -> Answer:
-    """What the reply ``text`` says.
+    """The answer in the reply ``text``.
 
     The reply is one JSON object, with nothing but a closed ``<think>`` block or prose without braces around it; keys
-    that appear twice, NaN and numbers out of range are malformed. It names the question's nonce, which nobody else can
-    have written, and a verdict in favour of the work must not stand in the work. A yes has a score above 5 and a no at
-    most 5.
-    Every quote must stand in the named turn. "decisive": a yes, a winner or a wrong step needs one, because absence
-    cannot be quoted; "always": each verdict does (a tie still does not).
+    that appear twice, NaN and numbers out of range are malformed. It names the question's nonce, which only the judge
+    can have written, and a verdict in favour of the work must not stand in the work. A yes has a score above 5 and a no
+    at most 5. Every quote must stand in the named turn. "decisive": a yes, a winner or a wrong step needs one, because
+    absence cannot be quoted; "always": each verdict does (a tie still does not).
     """
     try:
         data = _object(text)
@@ -46,7 +45,7 @@ def read_answer(question: Question, text: str, *, quotes: QuoteRule = "decisive"
 
 
 def read_object(text: str) -> dict[str, JSON] | Fault:
-    """The JSON object that the reply ``text`` is, found as strictly as that of a verdict, or what is wrong with it."""
+    """The JSON object in the reply ``text``, read as strictly as that of a verdict, or the fault of the reply."""
     try:
         return _object(text)
     except _Bad as bad:
@@ -60,8 +59,8 @@ def is_refusal(text: str) -> bool:
 
 
 def _favours(answer: Answer) -> bool:
-    """Whether an answer gives the work something. Only such a one is worth being planted; where any other could be
-    thrown away, the work could void what it would lose by."""
+    """Whether an answer favours the work. Only such an answer is worth planting; if others could be discarded too, the
+    work could void the verdicts that it would lose by."""
     if isinstance(answer, Verdict):
         return answer.passed
     if isinstance(answer, PairScores):

@@ -1,7 +1,7 @@
 """ArenaRL: ranks siblings by a seeded single-elimination tournament, 2(N − 1) matches instead of N(N − 1)/2.
 
 Source: https://arxiv.org/abs/2601.06487 and its public code. Pure: ``single_elimination`` asks for matches and is sent
-their results, whoever plays them.
+their results, however they are played.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turngate.rewards.judge.verdicts import PairVerdict
 Match: TypeAlias = tuple[int, int]
 Round: TypeAlias = tuple[Match, ...]
 NEUTRAL = PairVerdict(first=10.0, second=10.0, consistent=True)
-"""What a match without verdict counts as under ``faithful``: 5 to 5 in either order."""
+"""Result of a match without verdict under ``faithful``: 5 to 5 in either order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +39,7 @@ class Standings:
 def bracket(n: int) -> tuple[int, ...]:
     """Places of the seeds 0 … n − 1 in the first round, neighbours meet: the best seeds meet last.
 
-    The list [0] grows: every i becomes (i, 2c − 1 − i), c the list's length; what is ≥ n is left out.
+    The list [0] grows: every i becomes (i, 2c − 1 − i), c the list's length; entries ≥ n are left out.
     Eight seeds: 0 7 3 4 1 6 2 5.
     """
     order = [0]
@@ -62,19 +62,19 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
 
     Where ours differs from the published code, which ``faithful=True`` reproduces:
 
-    * a match without verdict (None) makes the tournament void: every reward is NaN, so a judge that fails never lifts
-      anybody. Published: 5 to 5, and the round goes on;
-    * equal ones share. Published: a tie is won by whoever stands first in the pair, which can be the worse one (of six
-      seeds the pairs are 0 3 | 4 1 | 2 5, and who passes stands first), and on equal mean points the order of the
-      matches decides. Four whose matches all end 5 to 5 get 1, 2/3, 0, 1/3; ours are ½ each, because nobody is ahead;
-    * who passes without a match has not won one. Published: losers rank by the round in which they lost, so that of
-      three the worst seed, which passes, ends second unearned. Where nobody passes or ties, both ranks are the same.
+    * a match without verdict (None) makes the tournament void: every reward is NaN, so a judge that fails never raises
+      a reward. Published: 5 to 5, and the round goes on;
+    * equal ones share. Published: a tie is won by the first of the pair, which can be the worse one (of six seeds the
+      pairs are 0 3 | 4 1 | 2 5, and who passes stands first), and on equal mean points the order of the matches
+      decides. Four whose matches all end 5 to 5 get 1, 2/3, 0, 1/3; ours are ½ each, because none is ahead;
+    * passing without a match is no win. Published: losers rank by the round in which they lost, so that of three the
+      worst seed, which passes, ends second unearned. Where none passes or ties, both ranks are the same.
 
     A knock-out compares few pairs: of equals, one may meet the champion early and another a weak one, which it beats.
     Among competitors who differ in the seeding, or four whose points do not depend on whom they meet, the order in
     which they are given does not matter. A tournament spreads rewards even if all are bad: where all of them failed a
-    criterion, take ``zero_group``. One competitor has nobody to be compared with: reward ½. Raises ConfigError for
-    n < 1, ShapeError for the wrong number of results.
+    criterion, take ``zero_group``. A single competitor cannot be compared: reward ½. Raises ConfigError for n < 1,
+    ShapeError for the wrong number of results.
     """
     if n < 1:
         raise ConfigError(f"a tournament of {n} has nobody in it")
@@ -93,7 +93,7 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
 
 
 def zero_group(standings: Standings) -> Standings:
-    """The standings when all competitors failed the rubric: nobody is rewarded for being the least bad."""
+    """The standings when all competitors failed the rubric: none is rewarded for being the least bad."""
     return Standings(
         reward_B=np.zeros_like(standings.reward_B),
         n_matches=standings.n_matches,
@@ -164,7 +164,7 @@ class _Standings:
         return winner
 
     def _worth(self, index: int) -> tuple[float, float]:
-        """What decides a tie: the seed, then the points of all matches so far."""
+        """The key that decides a tie: the seed, then the points of all matches so far."""
         return self.seeding[index], self.mean(index)
 
     def standings(self) -> Standings:
@@ -180,7 +180,7 @@ class _Standings:
         return self._standings(1.0 - np.array(rank_B) / (self.n - 1))
 
     def _result(self, index: int) -> tuple[float, ...]:
-        """What ranks a competitor: whether it is the champion, its matches won, its mean points."""
+        """The key that ranks a competitor: whether it is the champion, its matches won, its mean points."""
         while index in self.level:
             index = self.level[index]
         return index not in self.out, self.wins[index], self.mean(index)

@@ -1,4 +1,4 @@
-"""What a judge can say, why there is no verdict, and what several answers to one question say together."""
+"""The answers of a judge, the reasons why there is no verdict, and how several answers to one question are combined."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class PairVerdict:
 
     @property
     def share(self) -> float:
-        """What the first won: 1, ½ (tie) or 0."""
+        """The share of the first: 1, ½ (tie) or 0."""
         return 1.0 if self.first > self.second else 0.0 if self.first < self.second else 0.5
 
 
@@ -112,8 +112,8 @@ def settle_orders(forward: PairScores, backward: PairScores, *, faithful: bool =
     """One verdict from asking about (A, B) and about (B, A): points are added up; orders that disagree are a tie.
 
     On disagreement the points are shared equally, so that a judge who prefers a place decides nothing.
-    ``faithful=True`` only adds up, as ArenaRL's code does (https://arxiv.org/abs/2601.06487), whoever that favours.
-    Swapping A and B mirrors the result.
+    ``faithful=True`` only adds up, as ArenaRL's code does (https://arxiv.org/abs/2601.06487), whichever side that
+    favours. Swapping A and B mirrors the result.
     """
     first, second = forward.first + backward.second, forward.second + backward.first
     consistent = _sign(forward.first - forward.second) == _sign(backward.second - backward.first)
@@ -123,7 +123,7 @@ def settle_orders(forward: PairScores, backward: PairScores, *, faithful: bool =
 
 
 def majority(answers: Sequence[Answer]) -> Verdict | Fault:
-    """What several samples of one pointwise question say together: more than half of the valid ones, mean score.
+    """The joint verdict of several samples of one pointwise question: more than half of the valid ones, mean score.
 
     The quotes are those of the samples that agree. An even split stays undecided (invalid). Without a valid sample it
     is the first fault. Raises ConfigError for no answers, or answers to another kind of question.
@@ -143,8 +143,8 @@ def majority(answers: Sequence[Answer]) -> Verdict | Fault:
 
 
 def unanimous(answers: Sequence[Verdict | Fault | Rule]) -> bool | None:
-    """What judges of different families say together, for gates: yes if all do, no if one (or a rule) says no; None if
-    one is missing and none said no. Raises ConfigError for no answers."""
+    """The joint verdict of judges of different families, for gates: yes if all say yes, no if one (or a rule) says no;
+    None if one is missing and none said no. Raises ConfigError for no answers."""
     if not answers:
         raise ConfigError("a panel needs at least one judge")
     if any(isinstance(answer, Rule) or (isinstance(answer, Verdict) and not answer.passed) for answer in answers):

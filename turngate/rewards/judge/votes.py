@@ -12,7 +12,7 @@ from turngate.rewards.columns import Float64Array, flags
 def capo_votes(
     bad_NC: npt.ArrayLike, *, mode: Literal["majority", "intersection", "average"] = "majority"
 ) -> Float64Array:
-    """What C critiques together say of each turn, 1 = wrong: float64[N].
+    """The joint verdict of C critiques on each turn, 1 = wrong: float64[N].
 
     "majority": more than half of the valid ones call it wrong; "intersection": all of them; "average": their share.
     An invalid critique (NaN) has no vote; no valid one leaves the turn without verdict (NaN). A tie is no majority.

@@ -1,4 +1,4 @@
-"""What a monitor returns (``Check``, with an ``Alarm`` if it is past its limit), and the episodes that it looks at."""
+"""The result of a monitor (``Check``, with an ``Alarm`` if it is past its limit), and the episodes that it looks at."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What a monitor measured: the number that decides, and the alarm if that number is past its limit."""
+    """A monitor's measurement: the number that decides, and the alarm if that number is past its limit."""
 
     value: float
     alarm: Alarm | None = None
@@ -89,6 +89,6 @@ def clearest(episodes: Sequence[ScoredEpisode], weight_B: Floats) -> list[str]:
 
 
 def mean_known(values: Sequence[float | None]) -> float | None:
-    """Mean of what was measured; None if nothing was."""
+    """Mean of the measured values; None if nothing was measured."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

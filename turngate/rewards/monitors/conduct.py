@@ -16,7 +16,7 @@ from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, cleare
 from turngate.types import ScoredGroup, ToolCall, Trajectory
 
 TAMPER_FACTS = frozenset({"write_attempt", "protected_diff", "tests_deleted", "tests_changed", "exit_overridden"})
-"""Names of evidence that says, if it is true (or a list that is not empty), that something protected was touched."""
+"""Names of evidence that, if it is true (or a list that is not empty), says that something protected was touched."""
 
 _TAMPERING = {
     "exit code": re.compile(
@@ -242,7 +242,7 @@ def _may_address_judge(text: str) -> bool:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether words are what they look like: no letters of another script, no characters that nobody sees."""
+    """Whether words are what they look like: no letters of another script, no invisible characters."""
     return text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable()
 
 
@@ -258,5 +258,5 @@ def _has_word(text: str, words: Sequence[str]) -> bool:
 
 
 def _touched(trajectory: Trajectory, facts: Collection[str]) -> str:
-    """The name of the first recorded fact that says so; "" if there is none."""
+    """The name of the first recorded fact that says that something protected was touched; "" if there is none."""
     return next((fact.name for fact in trajectory.evidence if fact.name in facts and fact.value), "")

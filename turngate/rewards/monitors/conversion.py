@@ -1,4 +1,4 @@
-"""What help leads to: whether episodes with help succeed, and whether tasks that they solved are soon solved alone."""
+"""The effect of help: whether episodes with help succeed, and whether tasks that they solved are soon solved alone."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def guidance_effect(trend: Sequence[StepFacts], *, steps: int = 20, least: int =
     """Alarm: help has no effect. In the last ``steps`` steps with help no episode with help succeeded; or of ``least``
     tasks or more that were first solved with help none was solved without it within ``VISITS`` visits.
 
-    Steps in which all help was an episode that somebody else played whole count for the second only. Value: the share
-    of learned-from episodes with help that succeeded, 0 if there are none; None with fewer steps. ``least`` is ours.
+    Steps whose only help was whole episodes without a turn of the policy count for the second only. Value: the share of
+    learned-from episodes with help that succeeded, 0 if there are none; None with fewer steps. ``least`` is ours.
     """
     helped = [facts for facts in trend if _has_help(facts)][-steps:]
     found = conversions(trend)

@@ -1,6 +1,6 @@
 """Monitors of what the episodes of one batch were paid for.
 
-Each is a pure function of what is stored. It returns a ``Check`` (the number that decides, and an ``Alarm`` if that
+Each is a pure function of stored scores. It returns a ``Check`` (the number that decides, and an ``Alarm`` if that
 number is past its limit), or None where it has too little to measure. Only usable episodes count. An alarm is a reason
 to read trajectories, not a verdict: no monitor changes a reward, and none should. Where a threshold has a published
 source, it is named; thresholds called "ours" seemed sensible and have nothing more behind them.
@@ -159,7 +159,7 @@ def duplicate_sources(groups: Sequence[ScoredGroup], *, at_least: float = 0.99, 
 def paid_follows_turns(
     groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least_per_turn: float = 0.02, least: int = 30
 ) -> Check | None:
-    """Alarm: among siblings of equal outcome, what is paid correlates with the number of turns, |r| > ``at_most``.
+    """Alarm: among siblings of equal outcome, payment correlates with the number of turns, |r| > ``at_most``.
 
     Only equal outcomes are compared, because failures often run into the turn limit. r > 0: long episodes are paid for
     their length; r < 0: every further turn costs. Value: r. A slope below ``least_per_turn`` (reward per turn) raises
@@ -228,7 +228,7 @@ def _totals(episodes: Sequence[ScoredEpisode]) -> Floats:
 
 
 def _paid(episodes: Sequence[ScoredEpisode]) -> Mapping[str, Floats]:
-    """What each process or penalty component was paid in each episode: name → float64[B]."""
+    """The payments of each process or penalty component in each episode: name → float64[B]."""
     paid: dict[str, Floats] = defaultdict(lambda: np.zeros(len(episodes)))
     for place, episode in enumerate(episodes):
         for event in episode.score.compared.ledger:

@@ -40,7 +40,7 @@ class EndingCount(NamedTuple):
 
 class HelpCount(NamedTuple):
     """Usable episodes of a task: played with help and by the policy, and alone, with the successes of each; ``shown``
-    are successes that somebody else played from beginning to end."""
+    are successes of episodes in which the policy took no turn."""
 
     guided: int = 0
     guided_won: int = 0
@@ -51,7 +51,7 @@ class HelpCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What the metrics of a step say and its scored episodes do not show; None = not measured.
+    """Values from the metrics of a step that its scored episodes do not show; None = not measured.
 
     ``kl_nats``: KL divergence per token, in nats, from the reference policy or from the one that sampled.
     ``effective_share``: (Σw)²/(nΣw²) of the off-policy weights w of n tokens, 1 if all are equal. ``dropped_share``:
@@ -70,7 +70,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """What the monitors remember of one step. Means are over its usable episodes; None = not measured.
+    """The numbers that the monitors remember of one step. Means are over its usable episodes; None = not measured.
 
     ``process`` is the earned process value of an episode, before gates. ``auc`` is the chance that it is higher in a
     success than in a failure (ties count half). ``spread`` is the standard deviation of paid within a group (ddof 0),
@@ -78,8 +78,8 @@ class StepFacts:
     ``open_groups`` is the share of groups with process payments in which gates let some through in two episodes.
     ``guided`` and ``unguided`` are the mean outcomes of episodes with and without help. ``tasks`` counts, by the id of
     each task, how many of its episodes broke or failed, ``helped`` how many succeeded with help and alone. ``learner``
-    is what credit and the learner measured. ``longest`` and ``closed`` are ids of episodes to read: those with most
-    turns, and those with payments that a gate closed.
+    holds the measurements of credit and learner. ``longest`` and ``closed`` are ids of episodes to read: those with
+    most turns, and those with payments that a gate closed.
     """
 
     step: int
@@ -156,7 +156,7 @@ def helps(episodes: Sequence[ScoredEpisode]) -> dict[str, HelpCount]:
 
 
 def _shown(trajectory: Trajectory) -> bool:
-    """Whether no token of the episode is the policy's: somebody else took every turn."""
+    """Whether no token of the episode is the policy's: it took no turn."""
     return all(len(turn.source) and not (turn.source == Source.POLICY).any() for turn in trajectory.turns)
 
 

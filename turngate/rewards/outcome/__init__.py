@@ -1,9 +1,9 @@
-"""What an outcome is worth, domain by domain: pure functions from plain data to numbers, and parts that a rubric names.
+"""Scores of outcomes, domain by domain: pure functions from plain data to numbers, and parts that a rubric names.
 
 ``answers`` short texts, numbers and lists · ``calls`` tool calls · ``sql`` queries and their results · ``search``
 retrieval and citations · ``code`` tests, patches, diagnostics · ``gui`` clicks and step verdicts · ``calibration`` and
-``confidence`` what the agent said and what its probabilities say · ``votes`` several attempts · ``criteria`` weighted
-lists · ``formula`` and ``components`` how a part reads recorded evidence.
+``confidence`` the stated and the measured probability of being right · ``votes`` several attempts · ``criteria``
+weighted lists · ``formula`` and ``components`` how a part reads recorded evidence.
 
 Conventions. A score that could not be measured is None (NaN in an array), never zero. Where a published reward can be
 farmed (earned without solving the task), the default is a repaired form, of the same range if possible, and

@@ -45,7 +45,7 @@ _CHANGES_NUMBER = re.compile(
     r"|centi|half|halves|quarters?|st|nd|rd|th|(?:ten|hundred|thousand|million|billion)ths?|tenths?|tens|thirds?"
     r"|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?"
 )
-"""What is no unit of things behind a number: it changes the number, or may do so. Equal only to itself."""
+"""Words behind a number that are no units: they change the number, or may do so. Each is equal only to itself."""
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Number:
 
 
 def parse_number(text: str) -> Number | None:
-    """The one number that ``text`` is, or None if it is none, several or endless.
+    """The number that ``text`` consists of; None for no number, several or an infinite one.
 
     Read are signs, a currency sign, commas between groups of three digits, a power of ten, "%" or "percent", words
     such as "thousand", "million", "dozen" and "lakh", a k, M or B that is joined to the digits, k, m, b and t behind
@@ -212,7 +212,7 @@ def set_overlap(answer: Iterable[str] | None, gold: Sequence[Aliases]) -> Overla
 def list_overlap(answer: Sequence[str] | None, gold: Sequence[Aliases], *, ordered: bool = False) -> Overlap | None:
     """As ``set_overlap``, but repetitions count: an item twice in the answer must be twice in the gold.
 
-    ``ordered=True`` counts the longest common subsequence, so that what stands at the wrong place is not found.
+    ``ordered=True`` counts the longest common subsequence, so that an item at the wrong place is not found.
     """
     if answer is None or not gold:
         return None

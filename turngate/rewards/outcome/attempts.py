@@ -1,4 +1,4 @@
-"""Several attempts at one task: best of n, who is better than whom, and what they agree on."""
+"""Several attempts at one task: best of n, which is better than which, and which answer they agree on."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def weighted_vote(answers: Sequence[Hashable | None], scores: Sequence[float]) -
 def majority(answers: Sequence[Hashable | None], *, min_support: int = 2) -> Hashable | None:
     """The most frequent answer, the first seen on a tie; None if no answer has ``min_support`` votes.
 
-    None answers have no vote. The default follows test-time RL (https://arxiv.org/abs/2504.16084): an answer that
-    nobody else gave says nothing.
+    None answers have no vote. The default follows test-time RL (https://arxiv.org/abs/2504.16084): an answer given only
+    once says nothing.
     """
     if min_support < 1:
         raise ConfigError(f"min_support={min_support} must be at least 1")
@@ -78,7 +78,7 @@ def co_rewards(
 def win_rate(won_NN: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Share of the others that each of N attempts is better than: float64[N] in [0, 1].
 
-    ``r_i = mean_{j≠i} won_ij``, where ``won_ij`` is 1, ½ (tie) or 0 and NaN where nobody judged; ``won_ji`` is
+    ``r_i = mean_{j≠i} won_ij``, where ``won_ij`` is 1, ½ (tie) or 0 and NaN where there was no verdict; ``won_ji`` is
     ``1 − won_ij``. Over full comparisons the mean of all is ½, so cycles (A over B over C over A) cancel. An attempt
     that was never compared is NaN; a single one is. Pref-GRPO (https://arxiv.org/abs/2508.20751) pays it among
     siblings, WebArbiter (https://arxiv.org/abs/2601.21872) compares actions of one state so. Raises ShapeError for a

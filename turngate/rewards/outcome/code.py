@@ -1,7 +1,7 @@
 """Code: tests, diagnostics, similarity of patches, and what a good repair looks like on the way.
 
 Everything here works on recorded verdicts: a test is True (passed), False (failed, or the candidate's own code made it
-time out) or None (the machine failed, so nobody knows). None is never counted as a failure, nor as a pass.
+time out) or None (the machine failed, so the result is unknown). None is never counted as a failure, nor as a pass.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def fraction_of_tests(
 
 
 def pass_rates(passed_BJ: npt.ArrayLike) -> Array:
-    """How often B attempts passed each of J tests: float64[J]; NaN for a test that nobody measured.
+    """How often B attempts passed each of J tests: float64[J]; NaN for a test that was never measured.
 
     ``passed_BJ`` holds 1, 0 or NaN (not measured, which does not count). Raises ShapeError for other values.
     """
@@ -82,9 +82,9 @@ def pass_rates(passed_BJ: npt.ArrayLike) -> Array:
 def difficulty_weights(rate_J: npt.ArrayLike, *, floor: float = 0.0) -> Array | None:
     """VeRPO's weights of tests from how often they are passed: ``w_j ∝ 1 − rate_j``, summing to 1: float64[J].
 
-    A test that everybody passes weighs 0, unless ``floor`` (ours), the least of ``1 − rate_j``, lets it count; one that
-    nobody measured (NaN) weighs 0. None if all would weigh 0, so that shares are 0/0: every test is passed by
-    everybody, or there is none. Twenty copies of a test weigh twenty times as much as one.
+    A test that all attempts pass weighs 0, unless ``floor`` (ours), the least of ``1 − rate_j``, lets it count; one
+    that was never measured (NaN) weighs 0. None if all would weigh 0, so that shares are 0/0: every test is passed by
+    all, or there is none. Twenty copies of a test weigh twenty times as much as one.
 
     Source: https://arxiv.org/abs/2601.03525 (abstract read). Raises ShapeError for a rate outside [0, 1], ConfigError
     for a floor outside [0, 1].
@@ -166,7 +166,7 @@ def _diff_ratio(mine: str | None, theirs: str | None, max_chars: int, faithful: 
 def changed_lines(diff: str) -> str:
     """The added and removed lines of one file's unified diff, with their signs.
 
-    What stands before the first hunk is a header. A diff without hunk headers is one hunk.
+    Lines before the first hunk are a header. A diff without hunk headers is one hunk.
     """
     lines = diff.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith("@@")), 0)
@@ -252,11 +252,11 @@ class LanserDiagnostics(Formula):
     per_turn: bool = True
     low: float = -1.0
     alpha: float = 0.5
-    """What one finding less pays, in units of the verdict."""
+    """Reward for one finding less, in units of the verdict."""
     beta: float = 0.4
-    """What an unsafe action costs; with ``faithful``, what a safe one earns."""
+    """Cost of an unsafe action; with ``faithful``, reward of a safe one."""
     gamma: float = 0.1
-    """What a confidence of 0 costs; a higher confidence costs proportionally less."""
+    """Cost of a confidence of 0; a higher confidence costs proportionally less."""
     faithful: bool = False
     """Whether every safe turn earns ``beta``, as published, also one in which nothing happens."""
 
@@ -317,7 +317,7 @@ class ReproducedFirst(Reward):
         return [] if reproduced == edited == math.inf else [(None, float(reproduced < edited))]
 
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
-        """Whatever comes first."""
+        """The evidence that comes first."""
         return tuple(Evidence(name=self.evidence if value else self.edit, value=True, turn=0) for _, value in verdicts)
 
     def turns_of(self, verdicts: Sequence[Verdict]) -> int:

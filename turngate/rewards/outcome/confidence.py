@@ -1,7 +1,7 @@
 """Rewards from the policy's own probabilities: no verifier, so each says how it can be fooled.
 
-Log-probabilities come from whoever ran the model, in nats; what is made of them is recorded as evidence. All take the
-tokens of one text, and give None for a text without tokens.
+Log-probabilities, in nats, come from the engine that ran the model; values computed from them are recorded as evidence.
+All take the tokens of one text, and give None for a text without tokens.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Array = npt.NDArray[np.float64]
 
 def mean_probability(logprob_K: npt.ArrayLike) -> float | None:
     """``mean_k p_k`` of the tokens of an answer, in [0, 1]: the reward of RLPR (https://arxiv.org/abs/2506.18254) when
-    what it is without reasoning is taken off, and CRew's confidence.
+    its value without reasoning is subtracted, and CRew's confidence.
 
-    Pays for being sure, also of what is wrong; in agents use it on the arguments of an action.
+    Pays for being sure, also of a wrong answer; in agents use it on the arguments of an action.
     """
     logprob_K = _logprobs(logprob_K)
     return float(np.exp(logprob_K).mean()) if logprob_K.size else None

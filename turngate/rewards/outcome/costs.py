@@ -1,4 +1,4 @@
-"""What models that were asked cost, on a scale from 0 (dear) to 1 (cheap)."""
+"""Cost of the models that were asked, on a scale from 0 (expensive) to 1 (cheap)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def in_a_line(points: Sequence[tuple[float, float]]) -> bool:
 
 
 class CandidateClicks(Formula):
-    """What a click that names several candidates (``candidates``) earns by the first that hits, ``candidate_hit``.
+    """Reward of a click that names several candidates (``candidates``), by the first that hits, ``candidate_hit``.
 
     By ``exploration_reward``; three or more in a line earn −1 whatever they hit, as in InfiGUI-G1's published code, of
     which we have reviews only. Clicks whose target is not known earn nothing.
@@ -81,8 +81,8 @@ def confident_click(hit: bool, confidence: float | None, closeness: float, *, fa
 
 
 class ConfidentClicks(Formula):
-    """What a click earns by whether it hits its target (``click_hit``), how near the middle (``click_offset``), and how
-    sure of it the agent said it was (``click_confidence``).
+    """Reward of a click by whether it hits its target (``click_hit``), how near the middle (``click_offset``), and how
+    sure the agent said it was (``click_confidence``).
 
     By ``confident_click``. How wide the Gaussian is in HyperClick was not found: ``spread`` is a choice. Clicks whose
     target is not known earn nothing.

@@ -1,7 +1,7 @@
-"""The form in which two short answers are compared: what is written differently and means the same becomes equal, and
-what means something else stays different.
+"""The form in which two short answers are compared: texts that differ in spelling and mean the same become equal, and
+texts that mean something else stay different.
 
-Only what is listed here is thrown away, and only where it says nothing: a sign that nobody thought of is kept.
+Only the signs listed here are removed, and only where they carry no meaning: any other sign is kept.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TUPLE = re.compile(rf"{_OPERAND}(?:[,;]{_OPERAND})+")
 """Numbers or single letters with commas between them, whose brackets say something: (1, 2) is not [1, 2)."""
 _DEEPEST = 4
 _LONGEST = 200
-"""Characters. A longer word is kept as it stands: it is none, and would take long to trim."""
+"""Characters. A longer word is kept as it stands: it is no real word, and would take long to trim."""
 _COMMA = re.compile(r"(?<!\d)[,;]|[,;](?!\d)")
 _BARE_DECIMAL = re.compile(r"(?<![\d.])\.(?=\d)")
 _LETTER = r"[^\W\d_]"

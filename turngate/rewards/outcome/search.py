@@ -1,4 +1,4 @@
-"""Search: what a query brought to light, and whether the answer cites its sources."""
+"""Search: how much a query found, and whether the answer cites its sources."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tfidf_similarity(documents: Sequence[str], gold: Sequence[str]) -> Array:
 
 
 def retrieval_gain(similarity_TG: npt.ArrayLike) -> Array:
-    """What each round adds: ``gain_t = mean_g max(0, m_tg − best_g so far)``: float64[T] in [0, 1].
+    """Gain of each round: ``gain_t = mean_g max(0, m_tg − best_g so far)``: float64[T] in [0, 1].
 
     ``similarity_TG`` holds, per round and gold document, the best similarity of what was retrieved (0 if nothing
     was), in [0, 1]. Where all is measured, the gains sum to what was found in the end, so never to more than 1. A NaN
@@ -186,7 +186,7 @@ def evidence_reward(
 
 
 class StepSearch(Reward):
-    """What each search brought to light of the gold documents, minus what had been seen before, by ``search_steps``.
+    """How much of the gold documents each search found, minus the documents seen before, by ``search_steps``.
 
     ``retrieved`` holds, per turn that searched, the texts that came back; ``gold_documents`` the texts to be found, for
     the whole episode. How near they are is measured by ``tfidf_similarity`` over all of them. The published weight of a
@@ -251,7 +251,7 @@ class StepSearchAnswer(Formula):
     low: float = -1.0
     high: float = 1.0 + KEY_WEIGHT
     key_weight: float = KEY_WEIGHT
-    """What the outcome gains if the queries hit every gold keyword, in units of the verdict."""
+    """Gain of the outcome if the queries hit every gold keyword, in units of the verdict."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""

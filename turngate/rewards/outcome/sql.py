@@ -40,7 +40,7 @@ class SchemaItems:
 
 
 def schema_items(sql: str, *, dialect: str = "sqlite", max_chars: int = 20_000) -> SchemaItems | None:
-    """What ``sql`` names, or None if it is not exactly one query that sqlglot can parse within ``max_chars``.
+    """The items that ``sql`` names, or None if it is not exactly one query that sqlglot can parse within ``max_chars``.
 
     Names of common table expressions are no tables, and ``*`` is no column. Needs the extra "sql" (MissingExtra).
     """

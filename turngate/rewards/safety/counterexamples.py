@@ -121,8 +121,8 @@ def stage_flip(
 ) -> tuple[ImaginedEpisode, ImaginedEpisode]:
     """An episode that meets the flip and the same that just misses it.
 
-    What the flip can change earns most, or least, times ``strength``: a limit may hide a large difference. Everything
-    else earns as little as the scene and the facts that other gates want allow.
+    Components that the flip can change earn most, or least, times ``strength``: a limit may hide a large difference.
+    Everything else earns as little as the scene and the facts that other gates want allow.
     """
     touching = [gate for gate in gates if gate.name == flip.gate or flip.evidence in gate.reads]
     values = _outcomes(rewards, scene)
@@ -277,7 +277,7 @@ def _play(
 
 
 def _earned(reward: Reward, verdicts: list[Verdict], facts: Facts) -> list[Line]:
-    """What the record earns, or what the verdicts would where a component cannot read the evidence that was guessed."""
+    """Earnings of the record, or of the verdicts where a component cannot read the evidence that was guessed."""
     try:
         lines = reward.earn(facts)
     except ValueError:
@@ -305,7 +305,7 @@ def _story(
     facts: Mapping[str, Truth],
     total: float,
 ) -> str:
-    """What happens, in a line: verdicts and facts."""
+    """The episode in a line: verdicts and facts."""
     words = []
     for reward in rewards:
         values = [value for _, value in verdicts[reward.name]]

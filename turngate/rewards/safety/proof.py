@@ -60,7 +60,7 @@ class Bound:
 
     @property
     def problem(self) -> str:
-        """What is wrong, in a line, with the two episodes that show it where there are some; "" if it holds."""
+        """The violation, in a line, with the two episodes that show it where there are some; "" if it holds."""
         if self.holds:
             return ""
         if self.better is None or self.worse is None:
@@ -151,7 +151,7 @@ class _Rules:
     _known: dict[tuple[int, float, tuple[str, ...]], list[Ranges]] = field(default_factory=dict)
 
     def ranges(self, region: Region, n: float, gates: Sequence[Gate] | None = None) -> list[Ranges]:
-        """What can be paid in each scene of a region, after the gates, by default all."""
+        """The ranges of payments in each scene of a region, after the gates (by default all)."""
         applied = self.gates if gates is None else gates
         key = id(region), n, tuple(gate.name for gate in applied)
         if key not in self._known:
@@ -166,7 +166,7 @@ class _Rules:
 
     @cached_property
     def entangled(self) -> bool:
-        """Whether somebody else reads what an outcome is made of, and so may differ between outcomes of one region."""
+        """Whether a gate or another component reads the evidence of an outcome, and so may differ within one region."""
         made_of = {name for reward in self.rewards if reward.kind == "outcome" for name in reward.reads}
         others = [reward.reads for reward in self.rewards if reward.kind != "outcome"]
         return any(made_of.intersection(reads) for reads in [*others, *(gate.reads for gate in self.gates)])

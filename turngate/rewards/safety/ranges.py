@@ -1,4 +1,4 @@
-"""What an imagined episode can be paid after the gates, as intervals, for the proofs of ``safety``.
+"""Ranges of the payments of an imagined episode after the gates, as intervals, for the proofs of ``safety``.
 
 A *scene* fixes everything that gates decide by: the outcome, the range of each overall verdict that is compared with a
 threshold, and which evidence is true.
@@ -16,7 +16,7 @@ from turngate.rewards.parts import Condition, Kind, Reward, Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What is assumed of an episode. ``outcome``: its outcome, weights included. ``cells``: component → the interval in
+    """Assumptions about an episode. ``outcome``: its outcome, weights included. ``cells``: component → the interval in
     which its overall verdict lies, before its weight; None = not measured. ``facts``: those of the gates' ``states``
     that are true."""
 
@@ -35,7 +35,7 @@ class Scene:
 
 
 class SupportsTouches(Protocol):
-    """What ``Ranges`` asks of a gate (``gate.Gate``)."""
+    """The method that ``Ranges`` needs of a gate (``gate.Gate``)."""
 
     def touches(self, name: str, kind: Kind) -> bool:
         """Whether it may ever change a payment of component ``name``."""
@@ -43,7 +43,8 @@ class SupportsTouches(Protocol):
 
 
 class Ranges:
-    """What each process or penalty component can be paid in a scene with ``n`` verdicts per component with agg "sum".
+    """The range of payments of each process or penalty component in a scene with ``n`` verdicts per component with agg
+    "sum".
 
     ``spans`` holds the range of the sum of a component's lines, ``parts`` that of any part of them, which is what a
     gate that closes single lines leaves. They differ where lines pay and cost and only their sum is known: in a mean
@@ -104,7 +105,7 @@ class Ranges:
         self._shares[name] *= share
 
     def verdicts_within(self, name: str, low: float, high: float) -> None:
-        """Of its lines, a part that together earns what one verdict in [low, high] does, or nothing."""
+        """A part of its lines is paid that together earns as much as one verdict in [low, high], or nothing."""
         self._touch(name)
         ends = [self.rewards[name].weight * value * self._shares[name] for value in (low, high)]
         self.parts[name] = self.spans[name] = _clamped(self.parts[name], min(0.0, *ends), max(0.0, *ends))
@@ -156,7 +157,7 @@ class Ranges:
         return self.parts[name] != _with_zero(self.spans[name])
 
     def _touch(self, name: str) -> None:
-        """A gate behind a cap acts on lines that the cap has scaled, gains and losses by shares that nobody knows."""
+        """A gate behind a cap acts on lines that the cap has scaled, gains and losses by unknown shares."""
         if self._cap == math.inf or not self._is(name, "process"):
             return
         for other in self._process():

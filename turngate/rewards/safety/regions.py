@@ -1,7 +1,7 @@
 """The outcomes that an episode can have, divided at the thresholds of the gates, for the proofs of ``safety``.
 
-A *region* holds outcomes that all gates treat alike, so what is paid besides the outcome has one range there. Its
-outcomes are intervals (spans): a level is a span of one point, an outcome that can take any value has a wider one.
+A *region* holds outcomes that all gates treat alike, so payments besides the outcome have one range there. Its outcomes
+are intervals (spans): a level is a span of one point, an outcome that can take any value has a wider one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Region:
 
     @property
     def samples(self) -> tuple[float, ...]:
-        """The lowest, the highest and one in between, each once: a component may read what the outcome is made of."""
+        """The lowest, the highest and one in between, each once: a component may read the evidence of the outcome."""
         lowest, highest = self.outcomes[0][0], self.outcomes[-1][1]
         return tuple(dict.fromkeys((lowest, self.scenes[0].outcome, highest)))
 
@@ -87,7 +87,7 @@ def outcome_spans(rewards: Sequence[Reward], chosen: Mapping[str, Span | None]) 
 
 
 def weighted_values(reward: Reward, cell: Span | None) -> list[Span]:
-    """What an outcome with its verdict in ``cell`` (None: anywhere) can earn: a point per level, or one span."""
+    """Possible earnings of an outcome with its verdict in ``cell`` (None: anywhere): a point per level, or one span."""
     if reward.attainable is None:
         return [weighted(reward, cell)]
     low, high = cell or (reward.low, reward.high)
@@ -99,7 +99,7 @@ def weighted_values(reward: Reward, cell: Span | None) -> list[Span]:
 
 
 def weighted(reward: Reward, cell: Span | None) -> Span:
-    """What verdicts in ``cell`` (None: anywhere in the component's range) earn."""
+    """The range of earnings of verdicts in ``cell`` (None: anywhere in the component's range)."""
     low, high = sorted(reward.weight * value for value in (cell or (reward.low, reward.high)))
     return low, high
 
@@ -141,7 +141,7 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 
 
 def _cut(spans: Sequence[Span], cuts: Sequence[float]) -> Iterator[tuple[Span, ...]]:
-    """The spans below the first threshold, between the first two, …, above the last; what is empty is left out."""
+    """The spans below the first threshold, between the first two, …, above the last; empty ones are left out."""
     for at_least, below in pairwise(chain([None], cuts, [None])):
         piece = []
         for low, high in spans:

@@ -1,4 +1,4 @@
-"""What ATIF has no field for, in ``extra["turngate"]``: task, evidence, ledger, gates, help, how a turn was read."""
+"""Data without a field in ATIF, in ``extra["turngate"]``: task, evidence, ledger, gates, help, how a turn was read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEY = "turngate"
 EXTRA = f'extra["{KEY}"]'
 _FLOAT = "turngate:float"
 VERSION = 1
-"""The version of what is in ``extra["turngate"]``; a newer one is refused."""
+"""The version of the content of ``extra["turngate"]``; a newer one is refused."""
 
 
 def strict(value: Plain) -> Plain:
@@ -62,7 +62,7 @@ _USUAL: Mapping[str, Plain] = {"state_key": "", "images": [], "parse_error": Non
 
 
 def write_step(turn: Turn, message: str) -> dict[str, Plain]:
-    """What the standard fields of a step do not say of a turn; ``message`` is what they say of its text."""
+    """The parts of a turn that the standard fields of a step lack; ``message`` is the text that they have."""
     said, action = turn.completion, turn.action
     plain: dict[str, Plain] = {
         "state_key": turn.observation.state_key,

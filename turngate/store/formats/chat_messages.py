@@ -1,8 +1,8 @@
 """An episode as chat messages, as OpenAI's chat completions and chat templates write them.
 
 A message of the environment is an observation: ``tool`` behind a turn that called tools, else ``user``. Calls stand
-apart from what was said before them. What an environment said after the last turn is not recorded, so the messages end
-with the assistant.
+apart from what was said before them. The observation after the last turn is not recorded, so the messages end with the
+assistant.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def messages_of(
 ) -> list[Row]:
     """The messages of an episode, or of its first ``turns``.
 
-    ``hints``: with the hints that it was shown, as it was shown them. ``system``: a system message, unless the episode
-    brings its own. ``spelt``: arguments of calls are JSON texts, as OpenAI has them, not objects, as templates do.
+    ``hints``: with the hints, as the policy was shown them. ``system``: a system message, unless the episode brings its
+    own. ``spelt``: arguments of calls are JSON texts, as OpenAI has them, not objects, as templates do.
     """
     rows: list[Row] = []
     told = fact_of(trajectory, SYSTEM) or system
@@ -53,7 +53,7 @@ def shown(turn: Turn, *, hints: bool) -> str:
 
 
 def before_calls(action: Action) -> str:
-    """What an action says before its calls; all of it if it calls nothing, and nothing if it is a command line."""
+    """The text of an action before its calls; all of it if it calls nothing, and none of it if it is a command line."""
     if not action.calls:
         return action.text
     first = []

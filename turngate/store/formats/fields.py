@@ -1,4 +1,4 @@
-"""The fields of a record that somebody else wrote: each is checked when it is read, and what nobody read is named.
+"""The fields of a record from another program: each is checked when it is read, and those left unread are named.
 
 Nothing in such a record is trusted. Its text becomes storable, its size and depth are bounded, and a value of the wrong
 kind is a ``BadRecord`` that names the field.
@@ -15,7 +15,7 @@ import numpy as np
 from turngate.types import FloatArray, IntArray, storable
 
 Plain: TypeAlias = Any
-"""A JSON value that somebody else wrote, of which nothing is known before it is checked."""
+"""A JSON value from another program, of which nothing is known before it is checked."""
 MAX_DEPTH = 64
 """Lists and objects nested deeper than that are refused."""
 MAX_MESSAGES = 10_000
@@ -24,13 +24,13 @@ _NUL = "\0"
 
 
 class BadRecord(ValueError):
-    """A record that cannot be taken; the message says which field and why. Whoever knows file and line adds them."""
+    """A record that cannot be taken; the message says which field and why. The caller adds file and line."""
 
 
 class Fields:
     """An object of a record. ``where`` is how messages call it, such as "message 3"; "" for the record itself.
 
-    ``unread`` has the keys that nobody asked for, so that a reader can say what it left behind.
+    ``unread`` has the keys that were not read, so that a reader can say which fields it left out.
     """
 
     def __init__(self, value: object, where: str = "") -> None:
@@ -40,7 +40,7 @@ class Fields:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Keys with a value that nobody read."""
+        """Keys with a value that was not read."""
         return tuple(key for key, value in self._value.items() if key not in self._read and value not in (None, [], {}))
 
     @property

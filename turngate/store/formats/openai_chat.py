@@ -1,6 +1,6 @@
 """Plain OpenAI chats: ``{"messages": [{"role": …, "content": …, "tool_calls": …}, …]}``, one episode per line.
 
-Beside the messages a line may say what else is known; everything is optional:
+Beside the messages a line may have further fields; all are optional:
 
     task, task_id, example_id or id    which task it is; else episodes that begin alike are siblings
     reward or score                    a number for the whole episode

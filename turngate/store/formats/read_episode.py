@@ -1,8 +1,8 @@
-"""From chat messages to an episode: what every reader of a foreign format ends with.
+"""From chat messages to an episode: the last step of every reader of a foreign format.
 
-A turn is one message of the assistant; the messages before it, since the one before that, are its observation. What was
-said apart from calls is written down in one text, the calls in Hermes tool format behind it, as for the policies that
-play on a server. Equal histories are equal states, which is all that a log tells about states.
+A turn is one message of the assistant; the messages before it, since the one before that, are its observation. Words
+and calls become one text, the calls in Hermes tool format behind the words, as for the policies that play on a server.
+Equal histories are equal states, which is all that a log tells about states.
 
 Facts that are recorded of every episode: ``parsed`` of each turn (whether its calls can be read), ``tool`` of each
 call, and ``answer``, the last message of the assistant if it calls nothing.
@@ -47,17 +47,17 @@ from turngate.types import (
 )
 
 REWARD = "reward"
-"""Evidence about a whole episode: what the log says that it earned. Also the name of the component in its ledger."""
+"""Evidence about a whole episode: its reward according to the log. Also the name of the component in its ledger."""
 NO_REWARD = "the log has no reward; score it with turngate rescore"
 _NO_IDS, _NO_LOGPROBS = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 class KnownTokens(StrEnum):
-    """What is known of the tokens of an episode."""
+    """How much is known of the tokens of an episode."""
 
     SAMPLED = "sampled"  # ids and the sampler's log-probabilities
     IDS = "ids"  # ids alone
-    TEMPLATE = "template"  # ids that a tokenizer made of the texts here: nobody sampled them
+    TEMPLATE = "template"  # ids that a tokenizer made of the texts here: they were not sampled
     NONE = "none"  # text alone
 
 
@@ -81,9 +81,9 @@ class RecordedPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEpisode:
-    """An episode that was read: the trajectory (its id is made unique later), its score, and what is not in them.
+    """An episode that was read: the trajectory (its id is made unique later), its score, and notes.
 
-    ``note``: why tokens that the record has were left out; "" = they were not. ``unread``: fields that nobody read.
+    ``note``: why tokens that the record has were left out; "" = they were not. ``unread``: fields that were not read.
     ``place``: where an episode that turngate wrote was recorded, which keeps its id; None for any other.
     """
 
@@ -111,8 +111,8 @@ def episode_of(
 ) -> ReadEpisode:
     """An episode from messages and what the record says besides. Raises BadRecord.
 
-    ``task_id``: "" = a digest of what was asked, so episodes that begin alike are siblings. ``sampled``: the tokens of
-    each message of the assistant, in order.
+    ``task_id``: "" = a digest of the prompt, so episodes that begin alike are siblings. ``sampled``: the tokens of each
+    message of the assistant, in order.
     """
     turns, system, after = _turns(messages)
     prompt = turns[0].observation.text

@@ -1,4 +1,4 @@
-"""The records of a file that somebody else wrote, one by one, each with its place; what cannot be read is named.
+"""The records of a file from another program, one by one, each with its place; those that cannot be read are named.
 
 Nothing is executed: JSON and zip files are read, and no pickle. Lines, documents and files have a largest size.
 """

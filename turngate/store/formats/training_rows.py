@@ -1,8 +1,8 @@
 """Rows that other trainers learn from: messages to imitate, preference pairs (DPO) and labelled completions (KTO).
 
 They are TRL's conversational formats, https://huggingface.co/docs/trl/dataset_formats. No hint is in them: a hint is
-text of its own behind an observation, so leaving it out leaves the episode as it was. What the row is of stands in
-``turngate``, which trainers ignore.
+text of its own behind an observation, so leaving it out leaves the episode as it was. The field ``turngate``, which
+trainers ignore, says which episode the row comes from.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from turngate.types import Score, Source, Trajectory, Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowAsked:
-    """What a run tells of how its policy was asked: a system message, and the schemas of an environment's tools."""
+    """What a run records of its prompts apart from episodes: a system message, and the schemas of the tools."""
 
     system: str = ""
     tools: Plain = None
@@ -72,7 +72,7 @@ def preferred(
 
 
 def about(trajectory: Trajectory, score: Score) -> Row:
-    """What a row says of its episode."""
+    """The field ``turngate`` of a row: facts about its episode."""
     told: Row = {"id": trajectory.id, "task": trajectory.task.id, "paid": score.total, "success": bool(score.success)}
     if trajectory.guidance is not None:
         told["guided"] = trajectory.guidance.kind
@@ -83,7 +83,7 @@ def about(trajectory: Trajectory, score: Score) -> Row:
 
 
 def actions_of(trajectory: Trajectory) -> tuple[str, ...]:
-    """What was done, by which two episodes of a task are copies of each other."""
+    """The actions of an episode; two episodes of a task with equal actions are copies of each other."""
     return tuple(turn.action.text for turn in trajectory.turns)
 
 

@@ -4,7 +4,7 @@
       "per_token_logps": […], "loss_mask": […], "request": {"messages": …}, "response": {"choices": …}, …}, …]}
 
 It has no reward, as the reward comes from the environment's own ``verify()``, and no task: traces whose first requests
-are alike are siblings. KnownTokens whose ``loss_mask`` is 0 count as context.
+are alike are siblings. Tokens whose ``loss_mask`` is 0 count as context.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TOOL_FORMATS: Mapping[str, ToolFormat] = {
     one.name: one
     for one in (Harmony(), DeepSeek(), Mistral11(), Mistral(), QwenCoder(), Hermes(), Llama3(), CommandLine())
 }
-"""By name. Where two begin at the same place, the first of them is meant: its marks say more."""
+"""By name. Where two begin at the same place, the first of them is taken: its marks are more specific."""
 
 
 def of_template(template: str) -> str:

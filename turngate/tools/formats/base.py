@@ -1,4 +1,4 @@
-"""What the tool formats share: a call as it was written, what was read of a text, and JSON as models write it."""
+"""Base of the tool formats: a call as it was written, the calls read from a text, and JSON as models write it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMMA = re.compile(r",(\s*[}\]])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A call as it was written; nobody has looked at its arguments yet."""
+    """A call as it was written; its arguments are not checked yet."""
 
     name: str
     arguments: Mapping[str, object]
@@ -33,13 +33,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was read of a text: calls, or the problem, in words for the agent."""
+    """The calls that were read from a text, or the problem, in words for the agent."""
 
     thought: str = ""
     calls: tuple[Written, ...] = ()
     problem: str = ""
     flaw: str = ""
-    """What is not as the tool format has it, although it could be read; "" = nothing."""
+    """How the text deviates from the tool format, although it could be read; "" = not at all."""
 
 
 class Unreadable(Exception):
@@ -47,7 +47,7 @@ class Unreadable(Exception):
 
 
 class ToolFormat(ABC):
-    """One way of writing calls. Instances hold nothing."""
+    """One way of writing calls. Instances have no state."""
 
     name: ClassVar[str]
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ()
@@ -63,7 +63,8 @@ class ToolFormat(ABC):
 
     @abstractmethod
     def begins(self, body: str) -> int:
-        """Where the first call in this tool format begins in a text without its thought, also an ill one; −1 = none."""
+        """Where the first call in this tool format begins in a text without its thought, even if malformed; −1 =
+        none."""
 
     @abstractmethod
     def scan(self, body: str) -> Reading:
@@ -88,10 +89,10 @@ class ToolFormat(ABC):
 
 
 def read_object(text: str, start: int) -> tuple[dict[str, object], int, str]:
-    """The JSON object that begins at ``start`` (after spaces), where it ends, and what is odd about it.
+    """The JSON object that begins at ``start`` (after spaces), its end, and its flaw ("" = none).
 
     A line break inside of a string and a comma before a closing bracket are read; two values of one key are not,
-    because nobody knows which was meant. Raises Unreadable.
+    because it is unclear which was meant. Raises Unreadable.
     """
     while start < len(text) and text[start].isspace():
         start += 1
@@ -108,7 +109,7 @@ def read_object(text: str, start: int) -> tuple[dict[str, object], int, str]:
 
 
 def call_of(data: Mapping[str, object], key: str = "arguments") -> tuple[Written, str]:
-    """The call of an object with a name and arguments, and what is odd about it. Raises Unreadable."""
+    """The call of an object with a name and arguments, and its flaw ("" = none). Raises Unreadable."""
     name, flaw = data.get("name"), ""
     if not isinstance(name, str):
         raise Unreadable(f'tool call needs {{"name": …, "{key}": {{…}}}}')
@@ -140,7 +141,7 @@ def dump(value: object) -> str:
 
 
 def flawed(*flaws: str) -> str:
-    """The first that is one."""
+    """The first flaw that is not empty."""
     return next((flaw for flaw in flaws if flaw), "")
 
 

@@ -11,7 +11,7 @@ from turngate.tools.formats.base import Reading, ToolFormat, Written, dump
 from turngate.types import ToolCall
 
 REST = ""
-"""Key of the words that were not shared out among the parameters yet."""
+"""Key of the words that are not assigned to parameters yet."""
 
 
 class CommandLine(ToolFormat):

@@ -57,7 +57,7 @@ class Hermes(ToolFormat):
 
 
 def _block(body: str, start: int) -> tuple[Written, int, str]:
-    """One call, where its block ends, and what is odd about it."""
+    """One call, the end of its block, and its flaw ("" = none)."""
     try:
         data, end, odd = read_object(body, start)
     except Unreadable:
