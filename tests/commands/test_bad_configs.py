@@ -26,7 +26,7 @@ class Idle(Examiner):
     @property
     def writes(self):
         return ("opened_twice",)
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         raise AssertionError("asked although nobody reads what it says")
 
 def halved(table, *, share=0.5):
@@ -132,7 +132,7 @@ WRONG = [
     ),
     ({"sink": [{"type": "console", "key": ["x"]}]}, "unknown key 'sink[0].key'; did you mean 'keys'?"),
     ({"sink": [{"type": "jsonl"}]}, "key 'sink[0].folder' is missing"),
-    ({"policy": {"slot": 3}}, "unknown key 'policy.slot'; did you mean 'concurrency'?"),
+    ({"policy": {"concurency": 3}}, "unknown key 'policy.concurency'; did you mean 'concurrency'?"),
     ({"learner": {"lr": 0}}, "learner.lr: Input should be greater than 0, got 0"),
     ({"guide": {"type": "none", "level": 1}}, "unknown key 'guide.level'; known: type"),
     (env(tasks={"type": "lock", "size": 3}), "unknown key 'env.tasks.size'; known: dials, type"),

@@ -12,7 +12,7 @@ import pytest
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.check.check_env import Finding, check_env
-from turngate.envs.check.rules import RULES
+from turngate.envs.check.env_rules import RULES
 from turngate.envs.tasks import TaskList
 from turngate.errors import UnknownName
 from turngate.rewards import FromEvidence, Rubric

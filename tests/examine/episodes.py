@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from turngate.examine.base import ExamineContext, Examiner
+from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
-from turngate.examine.run import Examining
 from turngate.types import Action, Completion, EndedBy, Ending, Evidence, Group, Observation, Task, Trajectory, Turn
 
 
@@ -54,7 +54,7 @@ def context(**options):
 
 
 class Told(Examiner):
-    """Does what ``script(groups, desk)`` says, a coroutine or not; keeps what it was called with."""
+    """Does what ``script(groups, context)`` says, a coroutine or not; keeps what it was called with."""
 
     scope: ClassVar = "group"
     type: str

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.helpers import desks, models
+from tests.helpers import examine_kit, models
 from turngate.examine.appeals import Appeals
 from turngate.examine.base import Examiner
 from turngate.judging.judge import JudgeReplies
@@ -42,8 +42,8 @@ class Truth:
 
 
 def judged(verdicts, name="task"):
-    episodes = desks.episodes(*[1] * len(verdicts), name=name)
-    return desks.told(desks.group(episodes, name=name, gold="42"), correct=verdicts)
+    episodes = examine_kit.episodes(*[1] * len(verdicts), name=name)
+    return examine_kit.told(examine_kit.group(episodes, name=name, gold="42"), correct=verdicts)
 
 
 def appeals(**settings):
@@ -51,12 +51,12 @@ def appeals(**settings):
 
 
 def find(examiner, groups, judge, at=None):
-    context = replace(at or desks.context(answer=lambda one: f"answer of {one.id}"), judge=judge)
-    return desks.examine(examiner, groups, context)
+    context = replace(at or examine_kit.context(answer=lambda one: f"answer of {one.id}"), judge=judge)
+    return examine_kit.examine(examiner, groups, context)
 
 
 def column(facts, name):
-    return [found.get(None, "none") for of_group in facts for found in desks.values(of_group, name)]
+    return [found.get(None, "none") for of_group in facts for found in examine_kit.values(of_group, name)]
 
 
 VERDICTS = [True, True, False, False, False, False]
@@ -86,7 +86,7 @@ def test_a_share_of_rejections_and_of_acceptances_is_drawn():
     drawn = []
     for seed in (1, 1, 2):
         judge = Truth(right)
-        at = desks.context(seed=seed)
+        at = examine_kit.context(seed=seed)
         find(appeals(share=0.25, audit=0.1), [judged([False] * 20 + [True] * 20)], judge, at)
         ((asked, _),) = judge.asked
         numbers = [int(one.removeprefix("task")) for one in asked]
@@ -116,7 +116,7 @@ def test_settled_outcomes():
 
 def test_rates_and_what_they_correct():
     """Of four rejections a third is right, of two acceptances one: ρ1 = 4/3 of 7/3, ρ0 = 1 of 1 + 8/3."""
-    at = desks.context()
+    at = examine_kit.context()
     facts = find(appeals(audit=1.0, correct="backward"), [judged(VERDICTS)], Truth(RIGHT), at)
     rho0, rho1 = 1 / (1 + 8 / 3), (4 / 3) / (7 / 3)
     shrunk = [rate * 0.9 / (rho0 + rho1) if rho0 + rho1 > 0.9 else rate for rate in (rho0, rho1)]
@@ -135,7 +135,7 @@ def test_published_numbers():
     """ρ0 = .1, ρ1 = .2: R̂(1) = 1.285714, R̂(0) = −.142857; forward weights .2 and −.8."""
     settings = {"decay": 1.0, "share": 0.1}
     for correct, expected in (("backward", [1.285714, -0.142857]), ("forward", [0.2, -0.8])):
-        at = desks.context(memory={"": [0.1, 0.2]})
+        at = examine_kit.context(memory={"": [0.1, 0.2]})
         facts = find(appeals(correct=correct, **settings), [judged([True, False])], Truth({"task1": False}), at)
         assert column(facts, "appeal_outcome") == pytest.approx(expected, abs=1e-6)
         assert at.memory == {"": [0.1, 0.2]}
@@ -144,18 +144,18 @@ def test_published_numbers():
 def test_rates_are_remembered_of_the_run_or_of_each_task():
     groups = [judged([1, 0]), judged([1, 0], name="other")]
     right = {"task1": True, "other1": False}
-    at = desks.context()
+    at = examine_kit.context()
     find(appeals(rates="task"), groups, Truth(right), at)
     assert at.memory == {"other": [0.0, 0.0], "task": [None, 0.5]}  # of "task" no wrong answer was seen
     find(appeals(rates="task", decay=0.9), groups[:1], Truth({"task1": False}), at)
     assert at.memory == {"other": [0.0, 0.0], "task": [0.0, pytest.approx(0.45)]}
-    at = desks.context()
+    at = examine_kit.context()
     find(appeals(), groups, Truth(right), at)
     assert at.memory == {"": [0.0, pytest.approx(1 / 3)]}  # one of three right answers was rejected
 
 
 def test_a_judge_that_says_nothing_changes_nothing():
-    at = desks.context()
+    at = examine_kit.context()
     facts = find(appeals(audit=1.0), [judged(VERDICTS)], Truth(dict.fromkeys(RIGHT)), at)
     assert column(facts, "appeal_outcome") == [1, 1, 0, 0, 0, 0]
     assert column(facts, "appeal") == [None] * 6
@@ -166,8 +166,8 @@ def test_a_judge_that_says_nothing_changes_nothing():
 def test_the_policy_itself_judges():
     """A tiny policy writes no verdict: nothing is overturned, every appeal is missing, and all of it is counted."""
     asked = {"type": "policy", "attempts": 1, "max_tokens": 4, "context": 4096}
-    examiner, at = appeals(judge=asked), desks.context(models.local(concurrency=4), answer=lambda one: "42")
-    (group,), metrics = desks.examined([examiner], [judged(VERDICTS)], at)
+    examiner, at = appeals(judge=asked), examine_kit.context(models.local(concurrency=4), answer=lambda one: "42")
+    (group,), metrics = examine_kit.examined([examiner], [judged(VERDICTS)], at)
     facts = [[fact for fact in one.evidence if fact.name != "correct"] for one in group.trajectories]
     assert column([facts], "appeal_outcome") == [1, 1, 0, 0, 0, 0]
     assert column([facts], "appeal") == [None] * 6
@@ -186,7 +186,7 @@ def test_an_overturned_rejection_is_paid_and_gets_credit():
     )
     ((*facts,),) = find(examiner, [group], Truth({"task1": True, "task2": False, "task3": None}))
     rubric = Rubric(rewards=(FromEvidence(name="outcome", evidence="again_outcome", kind="outcome"),))
-    scored = rubric.score_group(desks.with_facts(group, facts))
+    scored = rubric.score_group(examine_kit.with_facts(group, facts))
     assert [score.total for score in scored.scores] == [1, 1, 0, 0]
     np.testing.assert_allclose(grpo(tabulate([scored]), eps=0), np.array([1, 1, -1, -1]) * np.sqrt(0.75), atol=1e-6)
     assert set(examiner.writes) == {fact.name for own in facts for fact in own}

@@ -4,7 +4,7 @@ import pytest
 
 from tests.examine.episodes import context, examined, group, run, values
 from turngate.examine import CostWindow
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.types import Evidence
 
 

@@ -31,21 +31,21 @@ class Base(Examiner):
         return [[(fact,) for _ in group.trajectories] for group in groups]
 
 class Honest(Base):
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         return self.facts(groups)
 
 class Hangs(Base):
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         await asyncio.Event().wait()
 
 class HangsInAThread(Base):
     scope = "batch"
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         await asyncio.to_thread(time.sleep, 3600)
 
 class HangsInAProcess(Base):
     scope = "batch"
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(3600)")
         try:
             await process.wait()
@@ -55,7 +55,7 @@ class HangsInAProcess(Base):
 
 class NeverStops(Base):
     scope = "batch"
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         while True:
             try:
                 await asyncio.sleep(3600)
@@ -64,7 +64,7 @@ class NeverStops(Base):
 
 class Broken(Base):
     always: bool = False
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         wrong = self.always or "#0" in groups[0].trajectories[0].id
         return self.wrong(groups) if wrong else self.facts(groups)
 
@@ -98,11 +98,11 @@ class ForOneEpisodeTooMany(Broken):
 
 class Down(Base):
     always: bool = True
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         raise ConnectionRefusedError("nobody listens")
 
 class Sometimes(Base):
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         if "#0" in groups[0].trajectories[0].id:
             raise RuntimeError("not this one")
         return self.facts(groups, value=0)

@@ -13,7 +13,7 @@ from tests.helpers.chat_server import serving_prompts
 from tests.helpers.scripted_judge import NO, by_points, said, yes
 from turngate.examine import Pairwise, Panel, Pointwise, Steps, Tournament
 from turngate.examine.base import Examiner
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.judging import JudgePart, OpenAITextModel, ServerJudge
 from turngate.problems import one_line
 from turngate.rewards.rubric import FromEvidence, Rubric

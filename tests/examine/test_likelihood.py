@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.helpers import desks, models
+from tests.helpers import examine_kit, models
 from turngate.agents.probing import ids_after
 from turngate.errors import ConfigError
 from turngate.examine.base import Examiner
@@ -37,13 +37,15 @@ class Told:
 
 
 def find(examiner, groups, likelihoods, **more):
-    return desks.examine(examiner, groups, desks.context(likelihoods=likelihoods, **more))
+    return examine_kit.examine(examiner, groups, examine_kit.context(likelihoods=likelihoods, **more))
 
 
 def value_of(told, **settings):
     """The one value of an episode of one turn."""
-    facts = find(Likelihood(answer="{gold}", **settings), [desks.group(desks.episodes(1), gold="a b c")], told)
-    ((value,),) = (found.values() for found in desks.values(facts[0], "likelihood"))
+    facts = find(
+        Likelihood(answer="{gold}", **settings), [examine_kit.group(examine_kit.episodes(1), gold="a b c")], told
+    )
+    ((value,),) = (found.values() for found in examine_kit.values(facts[0], "likelihood"))
     return value
 
 
@@ -82,22 +84,22 @@ def test_rlpr_is_paid_by_a_rubric():
             FromEvidence(name="format", evidence="parsed", weight=0.1),
         )
     )
-    group = desks.told(desks.group(desks.episodes(1, 2), gold="a b"), parsed=[True, True])
+    group = examine_kit.told(examine_kit.group(examine_kit.episodes(1, 2), gold="a b"), parsed=[True, True])
     told = Told(WITH, OBSERVED, OBSERVED, OBSERVED)
     examiner = Examiner.load({"type": "likelihood", "answer": "{gold}", "without": "observations", "floor": 0.0})
     (facts,) = find(examiner, [group], told)
-    scored = rubric.score_group(desks.with_facts(group, facts))
+    scored = rubric.score_group(examine_kit.with_facts(group, facts))
     np.testing.assert_allclose(scored.scores[0].reward_T, [0.325], atol=1e-6)
     np.testing.assert_allclose(scored.scores[1].reward_T, [0, 0.1], atol=1e-6)
-    assert desks.values(facts, "likelihood_version") == [{None: 7}, {None: 7}]
+    assert examine_kit.values(facts, "likelihood_version") == [{None: 7}, {None: 7}]
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
 def test_what_comes_before_the_text():
-    (one,) = desks.episodes(2)
-    group = desks.group([one], gold="red")
+    (one,) = examine_kit.episodes(2)
+    group = examine_kit.group([one], gold="red")
     opening, follow = tokens_of(one, 0), tokens_of(one, 1)
     words = CHAT.encode_turn("press a").tolist()
     expected = {
@@ -119,9 +121,9 @@ def tokens_of(trajectory, turn):
 
 def test_the_text_stands_in_place_of_the_agents_own_answer():
     words = CHAT.encode_turn("the answer is click. no, the answer is press")
-    one = replace(desks.episodes(1)[0], turns=(models.turn(CHAT.opening("x"), words),))
+    one = replace(examine_kit.episodes(1)[0], turns=(models.turn(CHAT.opening("x"), words),))
     told = Told([1.0])
-    find(Likelihood(answer="{gold}", until="answer is"), [desks.group([one], gold=" red")], told)
+    find(Likelihood(answer="{gold}", until="answer is"), [examine_kit.group([one], gold=" red")], told)
     kept = CHAT.decode(np.array(told.asked[0][0], np.int32))
     assert kept.endswith("the answer is click. no, the answer is red")
     assert told.asked[0][0][: -len(tokens(" red"))] == one.ids()[: len(told.asked[0][0]) - len(tokens(" red"))].tolist()
@@ -132,10 +134,12 @@ def test_the_text_stands_in_place_of_the_agents_own_answer():
 
 def test_equal_questions_are_asked_once():
     told = Told([0.9], [0.5], [0.8], [0.7])
-    group = desks.group([replace(one, id=f"t{i}") for i, one in enumerate(desks.episodes(1, 1, 2))], gold="red")
+    group = examine_kit.group(
+        [replace(one, id=f"t{i}") for i, one in enumerate(examine_kit.episodes(1, 1, 2))], gold="red"
+    )
     (facts,) = find(Likelihood(answer="{gold}", without="prompt"), [group], told)
     assert len(told.asked) == 3  # the trajectories of two are alike, and all begin alike
-    assert desks.values(facts, "likelihood") == [
+    assert examine_kit.values(facts, "likelihood") == [
         {None: pytest.approx(0.4)},
         {None: pytest.approx(0.4)},
         {None: pytest.approx(0.3)},
@@ -152,26 +156,26 @@ def nonsense(task, trajectory):
 
 
 def test_a_function_of_the_user_gives_the_text():
-    group = desks.group(desks.episodes(1, 1))
+    group = examine_kit.group(examine_kit.episodes(1, 1))
     (facts,) = find(Likelihood(text=f"{__name__}:own_answer"), [group], Told([0.5, 0.5], []))
-    assert desks.values(facts, "likelihood") == [{None: pytest.approx(0.5)}, {None: None}]
+    assert examine_kit.values(facts, "likelihood") == [{None: pytest.approx(0.5)}, {None: None}]
     with pytest.raises(ConfigError, match="must return two texts or None, found 'red'"):
         find(Likelihood(text=f"{__name__}:nonsense"), [group], Told([0.5]))
 
 
 def test_what_is_missing():
-    one, none = desks.episodes(1, 0)
+    one, none = examine_kit.episodes(1, 0)
     broken = replace(one, ending=Ending.POLICY_ERROR)
-    group = desks.group([one, none, broken], gold="red")
+    group = examine_kit.group([one, none, broken], gold="red")
     (facts,) = find(Likelihood(answer="{gold}"), [group], None)
-    assert desks.values(facts, "likelihood") == [{None: None}, {}, {}]
-    assert desks.values(facts, "likelihood_version") == [{None: None}, {}, {}]
-    (facts,) = find(Likelihood(answer="{gold}"), [desks.group([one], gold="")], Told([]))
-    assert desks.values(facts, "likelihood") == [{None: None}]
+    assert examine_kit.values(facts, "likelihood") == [{None: None}, {}, {}]
+    assert examine_kit.values(facts, "likelihood_version") == [{None: None}, {}, {}]
+    (facts,) = find(Likelihood(answer="{gold}"), [examine_kit.group([one], gold="")], Told([]))
+    assert examine_kit.values(facts, "likelihood") == [{None: None}]
     assert value_of(Told([0.0])) == 0.0
     assert value_of(Told([0.0]), reduce="sum_log") is None  # −∞ is no number
     with pytest.raises(ConfigError, match="of task 'task': unknown entry of the task's private data 'gold'"):
-        find(Likelihood(answer="{gold}"), [desks.group([one], key="a")], Told([1.0]))
+        find(Likelihood(answer="{gold}"), [examine_kit.group([one], key="a")], Told([1.0]))
 
 
 # --- with a model ----------------------------------------------------------------------------------------------------
@@ -180,14 +184,14 @@ def test_what_is_missing():
 @pytest.mark.parametrize("per_turn", [False, True])
 def test_against_a_plain_forward_pass(per_turn):
     groups = [
-        desks.group(desks.episodes(2, 1, name="one"), name="one", gold="click"),
-        desks.group(desks.episodes(3, name="two"), name="two", gold="a red click"),
+        examine_kit.group(examine_kit.episodes(2, 1, name="one"), name="one", gold="click"),
+        examine_kit.group(examine_kit.episodes(3, name="two"), name="two", gold="a red click"),
     ]
     learner = models.learner(models.model(), lr=1e-3, temperature=0.8, tokens_per_pass=64)
     examiner = Likelihood(answer="the {gold}", reduce="mean_log", without="observations", per_turn=per_turn)
     found = find(examiner, groups, likelihoods_of(learner))
     for group, facts in zip(groups, found, strict=True):
-        for one, values in zip(group.trajectories, desks.values(facts, "likelihood"), strict=True):
+        for one, values in zip(group.trajectories, examine_kit.values(facts, "likelihood"), strict=True):
             assert sorted(values, key=str) == ([*range(len(one.turns))] if per_turn else [None])
             for turn, value in values.items():
                 last = len(one.turns) - 1 if turn is None else turn
@@ -203,13 +207,13 @@ def test_against_a_plain_forward_pass(per_turn):
 def test_beliefs_after_turns_feed_information_gain():
     """p of the gold answer .2 before the first turn, .5 and .9 after the turns; the last turn earns nothing here."""
     rubric = Rubric(rewards=(FromEvidence(name="o", evidence="o", kind="outcome"), InformationGain(name="gain")))
-    group = desks.told(desks.group(desks.episodes(3), gold="red"), o=[True])
+    group = examine_kit.told(examine_kit.group(examine_kit.episodes(3), gold="red"), o=[True])
     examiner = Likelihood(name="gold_logprob", answer="{gold}", reduce="mean_log", per_turn=True)
     (facts,) = find(examiner, [group], Told([0.2], [0.5], [0.9], [0.3]))
     assert examiner.writes == ("gold_logprob", "gold_logprob_version", "gold_logprob_start")
     assert {fact.name for fact in facts[0]} == set(examiner.writes)
-    assert desks.values(facts, "gold_logprob_start") == [{None: pytest.approx(math.log(0.2))}]
-    (score,) = rubric.score_group(desks.with_facts(group, facts)).scores
+    assert examine_kit.values(facts, "gold_logprob_start") == [{None: pytest.approx(math.log(0.2))}]
+    (score,) = rubric.score_group(examine_kit.with_facts(group, facts)).scores
     np.testing.assert_allclose(score.reward_T, [0.3, 0.4, 1.0], atol=1e-6)
 
 

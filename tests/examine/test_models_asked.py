@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.helpers import desks, models
+from tests.helpers import examine_kit, models
 from turngate.examine.base import Examiner
 from turngate.rewards import FromEvidence, InformationGain, Rubric, UnitTests
 from turngate.trainer.signals.likelihoods import likelihoods_of
@@ -27,22 +27,22 @@ RUBRIC = Rubric(
 
 def test_one_stage_of_a_run():
     results = [{"a": True, "b": True}, {"a": True, "b": False}]
-    played = desks.told(desks.group(desks.episodes(3, 2), gold="click red"), fail_to_pass=results)
+    played = examine_kit.told(examine_kit.group(examine_kit.episodes(3, 2), gold="click red"), fail_to_pass=results)
     examiners = [Examiner.load(table) for table in EXAMINERS]
     learner = models.learner(models.model(), lr=1e-3)
-    at = desks.context(models.local(), likelihoods=likelihoods_of(learner))
-    (group,), metrics = desks.examined(examiners, [played], at)
+    at = examine_kit.context(models.local(), likelihoods=likelihoods_of(learner))
+    (group,), metrics = examine_kit.examined(examiners, [played], at)
     assert {name: value for name, value in metrics.items() if value} == {}  # nothing failed, nothing is missing
     facts = [one.evidence[1:] for one in group.trajectories]
     assert {fact.name for fact in facts[0]} == {name for examiner in examiners for name in examiner.writes}
-    assert desks.values(facts, "likelihood_version") == [{None: 7}, {None: 7}]
-    assert desks.values(facts, "test_score") == [{None: 1.0}, {None: 0.0}]
-    (again,), _ = desks.examined(examiners, [played], at)
+    assert examine_kit.values(facts, "likelihood_version") == [{None: 7}, {None: 7}]
+    assert examine_kit.values(facts, "test_score") == [{None: 1.0}, {None: 0.0}]
+    (again,), _ = examine_kit.examined(examiners, [played], at)
     assert again == group
 
     scores = RUBRIC.score_group(group).scores
     for own, passed, score in zip(facts, (True, False), scores, strict=True):
-        found = {fact.name: desks.values([own], fact.name)[0] for fact in own}
+        found = {fact.name: examine_kit.values([own], fact.name)[0] for fact in own}
         n_turns = len(score.reward_T)
         rates = [0.125 * found["accuracy"][t] + 0.0625 * found["confidence"][t] for t in range(n_turns)]
         paid_T = np.array(rates) / n_turns

@@ -16,7 +16,7 @@ from turngate.envs.lock import LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.examine import Pairwise, Pointwise, Tournament
 from turngate.examine.base import ExamineContext
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.judging import PolicyJudge
 from turngate.judging.parts import folder_version
 from turngate.rewards.rubric import FromEvidence, Rubric

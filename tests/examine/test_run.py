@@ -24,9 +24,9 @@ from tests.examine.episodes import (
     values,
 )
 from turngate.errors import ConfigError, EnvError, RunError, StoreError
-from turngate.examine import run as run_module
+from turngate.examine import examining as run_module
+from turngate.examine.examining import Examining
 from turngate.examine.facts import plain, recorded_answer
-from turngate.examine.run import Examining
 from turngate.rewards.gates.whole_kinds import Veto
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.types import Ending, Evidence

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.helpers import desks
+from tests.helpers import examine_kit
 from turngate.examine.base import Examiner
 from turngate.examine.weighted_tests import WeightedTests
 from turngate.rewards import FromEvidence, Rubric, UnitTests
@@ -23,15 +23,17 @@ def results(*rows):
 
 
 def attempts(*rows, name="task"):
-    return desks.told(desks.group(desks.episodes(*[2] * len(rows)), name=name), fail_to_pass=results(*rows))
+    return examine_kit.told(
+        examine_kit.group(examine_kit.episodes(*[2] * len(rows)), name=name), fail_to_pass=results(*rows)
+    )
 
 
 def find(examiner, group, at=None):
-    return desks.examine(examiner, [group], at or desks.context())[0]
+    return examine_kit.examine(examiner, [group], at or examine_kit.context())[0]
 
 
 def scores(facts, name="test_score"):
-    return [found.get(None, "none") for found in desks.values(facts, name)]
+    return [found.get(None, "none") for found in examine_kit.values(facts, name)]
 
 
 PUBLISHED = ("111", "110", "100", "100")
@@ -64,7 +66,7 @@ def test_from_facts_to_credit(examiner, rewards):
     """R = Σ w·passed + 1[all] = [2, .4, 0, 0], as one outcome and as an outcome with the score beside it."""
     group = attempts(*PUBLISHED)
     facts = find(Examiner.load({"type": "test_weights", **examiner}), group)
-    scored = Rubric(rewards=rewards).score_group(desks.with_facts(group, facts))
+    scored = Rubric(rewards=rewards).score_group(examine_kit.with_facts(group, facts))
     assert [score.total for score in scored.scores] == pytest.approx([2, 0.4, 0, 0])
     credit = grpo(tabulate([scored]), eps=0)
     np.testing.assert_allclose(credit[::2], [1.470294, -0.210042, -0.630126, -0.630126], atol=1e-6)
@@ -76,7 +78,7 @@ def test_from_facts_to_credit(examiner, rewards):
 
 
 def test_pass_rates_are_smoothed_over_the_steps_of_a_task():
-    at, examiner = desks.context(), WeightedTests(keep=0.5)
+    at, examiner = examine_kit.context(), WeightedTests(keep=0.5)
     find(examiner, attempts(*PUBLISHED), at)
     assert at.memory == {"task": {"easy": 1.0, "middle": 0.5, "hard": 0.25}}
     facts = find(examiner, attempts("110", "110"), at)  # rates 1, 1, 0 beside the old ones: 1, .75, .125
@@ -89,7 +91,7 @@ def test_pass_rates_are_smoothed_over_the_steps_of_a_task():
 
 
 def test_without_memory_only_siblings_count():
-    at = desks.context()
+    at = examine_kit.context()
     find(WeightedTests(keep=0), attempts(*PUBLISHED), at)
     assert at.memory == {}
 
@@ -123,7 +125,7 @@ def test_an_episode_that_broke_or_was_not_tested_has_no_score_and_counts_nowhere
 
 
 def test_results_of_another_form():
-    group = desks.told(desks.group(desks.episodes(1)), fail_to_pass=[{"a": 0.5}])
+    group = examine_kit.told(examine_kit.group(examine_kit.episodes(1)), fail_to_pass=[{"a": 0.5}])
     with pytest.raises(ValueError, match="'task0' must map tests to true, false or null"):
         find(WeightedTests(), group)
 

@@ -80,7 +80,7 @@ class Slow(Examiner):
     def writes(self):
         return ("polite",)
 
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         import asyncio
         os.chdir(ELSEWHERE)
         await asyncio.sleep(0)

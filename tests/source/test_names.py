@@ -25,7 +25,7 @@ ROLES = {
     "supervised": "baselines that learn from demonstrations alone: how they are made, and how they are reported",
     "local": "what runs here, on this machine",
     "openai": "what speaks with a server of OpenAI's chat completions",
-    **dict.fromkeys(("check", "credit", "show", "tasks"), "a command, and the module that does its work"),
+    **dict.fromkeys(("credit", "show", "tasks"), "a command, and the module that does its work"),
 }
 """Names that modules of several rooms may bear, because they have the same role in each."""
 

@@ -28,7 +28,7 @@ from turngate.trainer.branching import (
     TreeGrpoBranching,
     TreeRpoBranching,
 )
-from turngate.trainer.branching.costs import branch_metrics, tree_cost
+from turngate.trainer.branching.tree_costs import branch_metrics, tree_cost
 from turngate.trainer.branching.uncertain_forks import branch_chance, start_surprisal
 from turngate.trainer.credit import dr_grpo, rloo
 from turngate.trainer.credit.progress import best_of

@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tests.helpers import desks, models
+from tests.helpers import examine_kit, models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.envs.lock import LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.errors import RunError
 from turngate.examine.base import Examiner, Scope
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.rewards import FromEvidence, Rubric
 from turngate.trainer.credit import rloo
 from turngate.trainer.evaluation.evaluate import evaluate
@@ -46,7 +46,7 @@ class Letters(Examiner):
     def writes(self):
         return ("letters",)
 
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         LOG.append("examined")
         return [[(self._fact(trajectory),) for trajectory in group.trajectories] for group in groups]
 
@@ -71,8 +71,8 @@ def run_with(examiner, *, guide=None, evaluated=False):
     async def go():
         async with EnvPool(Telling, size=4) as pool:
             player = models.player(policy, temperature=0.9)
-            desk = desks.desk(policy)
-            async with Examining([examiner], desk) as examining:
+            context = examine_kit.context(policy)
+            async with Examining([examiner], context) as examining:
                 if evaluated:
                     return await evaluate(
                         player,
@@ -139,7 +139,7 @@ def test_without_examiners_it_ends_the_run():
     policy = LocalPolicy(models.model(), models.chat(), concurrency=4)
 
     async def go():
-        async with EnvPool(Telling, size=4) as pool, Examining([], desks.desk(policy)) as examining:
+        async with EnvPool(Telling, size=4) as pool, Examining([], examine_kit.context(policy)) as examining:
             run = Run(
                 player=models.player(policy),
                 worlds=pool,

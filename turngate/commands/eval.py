@@ -19,8 +19,8 @@ from turngate.agents.rollout import Player
 from turngate.config import Config, dump, parse
 from turngate.errors import ConfigError, StoreError
 from turngate.examine.base import ExamineContext
+from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
-from turngate.examine.run import Examining
 from turngate.report.best_of import (
     Chooser,
     ChosenAt,

@@ -25,7 +25,7 @@ the tokens that are asked for, bool[L]; returns, for each text, one number in na
 
 def not_open(part: JudgePart) -> Judge:
     """Default of ``ExamineContext.judge`` outside of a run, where no judge is open. Raises RuntimeError."""
-    raise RuntimeError(f"no judge of type '{part.type}' is open here; examine through turngate.examine.run.Examining")
+    raise RuntimeError(f"no judge of type '{part.type}' is open here; use turngate.examine.examining.Examining")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,8 +57,8 @@ siblings against each other.
 """
 
 from turngate.judging.blocking import BlockingJudge
-from turngate.judging.calls import Call
 from turngate.judging.judge import Judge, JudgeReplies
+from turngate.judging.judge_calls import Call
 from turngate.judging.labelled import read_labelled
 from turngate.judging.offline import FunctionJudge, RecordedJudge
 from turngate.judging.openai import OpenAITextModel

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.judging.calls import Call, Caller, is_final
+from turngate.judging.judge_calls import Call, Caller, is_final
 from turngate.judging.settings import JudgeSettings, Tally
 from turngate.judging.text_model import TextModel
 from turngate.judging.verdict_store import VerdictCache, verdict_key

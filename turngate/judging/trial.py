@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from turngate.judging.calls import Call
 from turngate.judging.judge import Judge
+from turngate.judging.judge_calls import Call
 from turngate.judging.labelled import PairRow, WorkRow
 from turngate.judging.settings import Tally
 from turngate.rewards.judge import (

@@ -15,8 +15,8 @@ from turngate.agents.tree_rollout import refuse_unforkable
 from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName
 from turngate.examine.base import ExamineContext, Examiner
+from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
-from turngate.examine.run import Examining
 from turngate.part_calls import handed, instance_of
 from turngate.run.auxiliary_setup import asks_start, auxiliary_of
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
@@ -35,7 +35,7 @@ from turngate.run.recorded_runs import source_of
 from turngate.run.reference_reset import ReferenceReset
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.branching.play import Trees
+from turngate.trainer.branching.tree_play import Trees
 from turngate.trainer.checks.broken_batch import save_batch
 from turngate.trainer.checks.monitoring import Watch
 from turngate.trainer.curriculum import Curriculum

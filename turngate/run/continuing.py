@@ -15,8 +15,8 @@ from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import ReplayRefused
 from turngate.examine.base import ExamineContext
+from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
-from turngate.examine.run import Examining
 from turngate.run.environments import Environments
 from turngate.run.replaying import ReplayableEpisode
 from turngate.types import Group, Guidance, Observation, Score, ScoredGroup, Trajectory

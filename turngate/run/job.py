@@ -29,10 +29,10 @@ from turngate.run.environments import Environments, naming_key
 from turngate.run.examples import tried_for_examples
 from turngate.run.feeders import check_first_step
 from turngate.run.going_on import added_steps, refuse_gaps, refuse_unscored, reopen
-from turngate.run.lock import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, check_new_model, require_torch, save_model
 from turngate.run.recorded_runs import evaluated_too, recorded_of
+from turngate.run.run_lock import locked_run
 from turngate.run.side_runs import SideRun, SideRuns, side_runs
 from turngate.run.splits import split_overlaps
 from turngate.run.stage_ending import TrainingEnd

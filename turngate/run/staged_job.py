@@ -20,8 +20,8 @@ from turngate.run.early_checks import check_policy, fit_of
 from turngate.run.environments import Environments
 from turngate.run.going_on import check_rounds, remove_model
 from turngate.run.job import Job
-from turngate.run.lock import locked_run
 from turngate.run.models import copy_model, require_torch, same_weights
+from turngate.run.run_lock import locked_run
 from turngate.runs import RunFolder
 from turngate.stage_settings import StageRun
 from turngate.store import machine, write_json_atomic, write_text_atomic

@@ -17,8 +17,8 @@ from turngate.agents.rollout import Player, Worlds
 from turngate.config import Config
 from turngate.errors import ConfigError, RunError
 from turngate.examine.base import ExamineContext
+from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
-from turngate.examine.run import Examining
 from turngate.run.environments import Environments, naming_key
 from turngate.run.learners import reference_of, rounded_for
 from turngate.run.models import kept_weights

@@ -10,12 +10,12 @@ from typing import Protocol
 
 from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.rollout import Player, Worlds
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.part_calls import Unusable, handed, ignored
 from turngate.trainer.auxiliary.answers import AUXILIARY
 from turngate.trainer.auxiliary.learning import AuxiliaryLosses
 from turngate.trainer.batch.pack import Aggregate
-from turngate.trainer.branching.play import Trees
+from turngate.trainer.branching.tree_play import Trees
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.checks.monitoring import unwatched
 from turngate.trainer.curriculum import Curriculum

@@ -19,10 +19,10 @@ import numpy as np
 from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import play_groups
 from turngate.errors import RunError
-from turngate.examine.run import Stage
+from turngate.examine.examining import Stage
 from turngate.metrics import Clock
 from turngate.trainer.batch.shared_turns import regrafted
-from turngate.trainer.branching.costs import branch_metrics
+from turngate.trainer.branching.tree_costs import branch_metrics
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.answers import first_wave, next_wave, settled
 from turngate.trainer.guidance.results import solved, success_rate, unguided

@@ -16,7 +16,7 @@ import pytest
 
 from turngate.envs.sql.engine.database import content_key
 from turngate.envs.sql.env import SqlEnv
-from turngate.envs.sql.loaders.files import bird, jsonl, spider
+from turngate.envs.sql.loaders.question_files import bird, jsonl, spider
 from turngate.envs.tasks import Dropped
 from turngate.errors import ConfigError, DataError, UnknownName
 

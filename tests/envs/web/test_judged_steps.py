@@ -9,11 +9,11 @@ import pytest
 import turngate
 from tests.helpers import models
 from tests.helpers.chat_server import serving
-from tests.helpers.desks import desk, group
+from tests.helpers.examine_kit import context, group
 from tests.helpers.scripted_judge import written
 from turngate.envs.web.rubric import JUDGED_RUBRIC
 from turngate.errors import ConfigError
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.examine.steps import Steps
 from turngate.judging.text_model import Ask, PolicyTextModel
 from turngate.rubrics import find_rubric
@@ -45,7 +45,7 @@ def judged(won, script, **settings):
         )
 
         async def go():
-            async with Examining([examiner], desk()) as examining:
+            async with Examining([examiner], context()) as examining:
                 return await examining.examined([group([won])], 1)
 
         (after,), metrics = asyncio.run(asyncio.wait_for(go(), 60))
@@ -112,7 +112,7 @@ def test_a_judge_that_cannot_see_is_refused_by_name():
 
 
 def test_a_model_of_text_alone_says_that_it_takes_no_images():
-    at = desk()
+    at = context()
     text_model = PolicyTextModel(at.player.policy, at.player.chat, context=100)
     reply = asyncio.run(text_model.say(Ask(name="a", prompt="b", seed=0, max_tokens=1, images=(b"x",))))
     assert "no images" in reply.fault.detail

@@ -1,4 +1,4 @@
-"""``check_env`` tests an environment against the rules that training relies on, which are in ``rules.py``."""
+"""``check_env`` tests an environment against the rules that training relies on, which are in ``env_rules.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from turngate.envs import registry
 from turngate.envs.base import TurnEnv
-from turngate.envs.check.rules import RULES, Level, Problems, reset_rule
+from turngate.envs.check.env_rules import RULES, Level, Problems, reset_rule
 from turngate.foreign import answered_for, is_own
 from turngate.sandbox.reaper import processes_below
 from turngate.types import derive_seed

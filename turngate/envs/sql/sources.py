@@ -90,7 +90,7 @@ class Spider(SqlSource):
     """Where the data set was unpacked."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.loaders.files import SPIDER_FILES, spider
+        from turngate.envs.sql.loaders.question_files import SPIDER_FILES, spider
 
         folder = self.folder_of("folder")
         return _by_split(folder, SPIDER_FILES, partial(spider, folder, deadline_s=deadline_s))
@@ -104,7 +104,7 @@ class Bird(SqlSource):
     """Where the data set was unpacked."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.loaders.files import BIRD_FILES, bird
+        from turngate.envs.sql.loaders.question_files import BIRD_FILES, bird
 
         folder = self.folder_of("folder")
         files = {split: questions for split, (questions, _databases) in BIRD_FILES.items()}
@@ -123,7 +123,7 @@ class Sqlite(SqlSource):
     """One question in so many is held out, chosen by its id (5: 20 %); 0 = none."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
-        from turngate.envs.sql.loaders.files import jsonl
+        from turngate.envs.sql.loaders.question_files import jsonl
 
         database, questions = self.file_of("database"), self.file_of("questions")
         return jsonl(database, questions, held_out=self.held_out, deadline_s=deadline_s)

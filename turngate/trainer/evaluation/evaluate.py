@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from turngate.agents.rollout import Player, Worlds, play_groups
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.trainer.evaluation.abstention import Abstention, abstention_of
 from turngate.trainer.evaluation.overlap import question_of
 from turngate.trainer.guidance.experience_memory import Recalled

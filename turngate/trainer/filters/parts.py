@@ -17,7 +17,7 @@ from turngate.errors import ConfigError
 from turngate.part_calls import Unusable, handed
 from turngate.parts import Part
 from turngate.trainer.batch.shared_turns import regrafted
-from turngate.trainer.filters.rules import balanced, dcpo, prof, successes, without_copies, without_void
+from turngate.trainer.filters.sibling_rules import balanced, dcpo, prof, successes, without_copies, without_void
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]

@@ -14,7 +14,7 @@ class Listener(Examiner):
     def writes(self):
         return ("loud",)
 
-    async def examine(self, groups, desk):
+    async def examine(self, groups, context):
         return [
             [
                 tuple(

@@ -1,4 +1,4 @@
-"""What the tests of examiners share: desks to work at, groups to look at, and rubrics over what was found."""
+"""What the tests of examiners share: contexts to work in, groups to look at, and rubrics over what was found."""
 
 import asyncio
 from dataclasses import replace
@@ -9,7 +9,7 @@ from tests.helpers import models
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.examine.base import ExamineContext
-from turngate.examine.run import Examining
+from turngate.examine.examining import Examining
 from turngate.types import Action, Completion, EndedBy, Evidence, Group, Task
 
 
@@ -41,7 +41,7 @@ def silent():
     return ScriptedPolicy(say, models.chat())
 
 
-def desk(policy=None, *, step=7, seed=1, answer=lambda trajectory: None, **more):
+def context(policy=None, *, step=7, seed=1, answer=lambda trajectory: None, **more):
     return ExamineContext(player=models.player(policy or silent()), step=step, seed=seed, answer=answer, **more)
 
 

@@ -9,7 +9,7 @@ from turngate.agents.branches import ForkKind
 from turngate.agents.prefix_turns import Entry
 from turngate.agents.rollout import Player, Worlds, nobody
 from turngate.agents.tree_rollout import Expander, play_tree
-from turngate.trainer.branching.costs import TreeCost, tree_cost
+from turngate.trainer.branching.tree_costs import TreeCost, tree_cost
 from turngate.types import Group, Task, Trajectory
 
 
