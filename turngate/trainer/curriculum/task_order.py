@@ -95,7 +95,7 @@ class InOrder:
     def __init__(self, supply: Supply) -> None:
         self.stateful = supply.refilled
         self._supply = supply
-        self._at = self._ahead = 0  # tasks before the next one; and how many of them no step would have had by itself
+        self._at = self._ahead = 0  # tasks before the next one; how many of them ``more`` took ahead of the steps
         self._taken: set[str] = set()
 
     def pick(self, step: int) -> list[Task]:
