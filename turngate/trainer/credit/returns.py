@@ -1,4 +1,4 @@
-"""Returns: what is paid from a turn on, the simplest credit per turn."""
+"""Returns: the sum of payments from a turn on, the simplest credit per turn."""
 
 import numpy as np
 
