@@ -111,7 +111,7 @@ class StayingCoroutine(Generic[T]):
 def guarded(
     made: Callable[[str], Exception], *, through: type[Exception] | tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Run foreign code: whatever it raises becomes ``made(described(error))``, except what is in ``through``."""
+    """Run foreign code: every exception becomes ``made(described(error))``, except those in ``through``."""
     try:
         with staying():
             yield

@@ -123,7 +123,7 @@ class RunFolder:
 
     @property
     def imported(self) -> Path:
-        """The source of imported episodes, what is known of their tokens, and which were left out."""
+        """The source of imported episodes, the origin of their tokens, and which were left out."""
         return self.path / "imported.json"
 
     @property

@@ -117,7 +117,7 @@ def refuse_outside(environments: Environments, tasks: Sequence[Task]) -> None:
 def recorded_episodes(
     environments: Environments, groups: Sequence[ScoredGroup], known: Mapping[str, Trajectory]
 ) -> list[ReplayableEpisode]:
-    """The episodes of ``groups`` with what is needed to begin them again. ``known``: all episodes of the step, by id.
+    """The episodes of ``groups`` with the data to begin them again. ``known``: all episodes of the step, by id.
 
     Raises ReplayRefused for a task that no longer exists, or asks something else.
     """

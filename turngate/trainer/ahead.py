@@ -146,7 +146,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         await asyncio.wait([thread])
-        thread.exception()  # read it, or asyncio warns; the cancellation is what is raised
+        thread.exception()  # read it, or asyncio warns; the cancellation itself is raised
         raise
 
 

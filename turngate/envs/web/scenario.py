@@ -84,7 +84,7 @@ class WritableScenario(Protocol):
     """A scenario in which the agent writes the page itself."""
 
     def write(self, session: BrowserSession, text: str) -> str:
-        """Show ``text`` as the page, and return what is to be said of it. Raises PageProblem for what is no page."""
+        """Show ``text`` as the page, and return a message about it. Raises PageProblem for a text that is no page."""
 
 
 KINDS: Mapping[str, str] = {

@@ -86,7 +86,7 @@ def awr(
 ) -> FloatArray:
     """AWR: imitates turns that were better than expected more and others less, by the exponential of the advantage.
 
-    ``min(exp(A/β), cap)`` with ``A = R − V(x)``, or per turn ``A_t = G_t − V``, G_t what is paid from it on:
+    ``min(exp(A/β), cap)`` with ``A = R − V(x)``, or per turn ``A_t = G_t − V``, G_t the payments from it on:
     float32[N].
 
     Source: advantage-weighted regression, https://arxiv.org/abs/1910.00177, whose cap is 20. A = 1, 0, −1 and β = 1:

@@ -28,7 +28,7 @@ class Tasks(Protocol):
 
 class TaskStream:
     """The tasks of each step. An endless split gives tasks ``first, first+1, …``, each once; a finite one is shuffled
-    anew each epoch.
+    in each epoch.
 
     ``together`` is the number of neighbouring tasks of the split, counted from task 0, that always come in the same
     step, for instance 2 for two wordings of one question. Raises ConfigError for a split that is smaller than
