@@ -102,7 +102,7 @@ class PlannedEnv(TurnEnv):
         return replace(self._opening, text=f"{self._opening.text}\n{ASK}")
 
     def act(self, action: Action) -> Outcome:
-        """The plan; after it, actions of the environment."""
+        """Take the plan; after it, act in the environment."""
         if self._opening is not None:
             return self._planned(action)
         seen, _, terminated, truncated, info = self._inner.step(action)
