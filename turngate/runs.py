@@ -1,27 +1,36 @@
 """The folder of a run. No other module names a file in it.
 
-runs/NAME/ config.toml                         all settings machine.json                        platform, package
-    versions, the modules of the run's own parts metrics.jsonl                       a line of numbers per training step
-    overlap.json                        what the evaluated splits have in common with training evaluations.jsonl
-    alarms.jsonl      a line per evaluation, a line per alarm of a monitor result.json                         the
-    success rates of ``turngate eval``, whose folder looks like that of a run trajectories/step=000012/           every
-    episode set_aside/                          episodes of steps that were not finished and were played again
-    verdicts.sqlite                     answers of judges broken_batch.npz                    the batch of the last of
-    several updates that were not finite memory.json                         the experience memory after training, with
-    guide "memory" warm_start.json                     how each pass of the warm start did on validation tasks
+runs/NAME/
+    config.toml                         all settings
+    machine.json                        platform, package versions, the modules of the run's own parts
+    metrics.jsonl                       a line of numbers per training step
+    overlap.json                        what the evaluated splits have in common with training
+    evaluations.jsonl alarms.jsonl      a line per evaluation, a line per alarm of a monitor
+    result.json                         the success rates of ``turngate eval``, whose folder looks like that of a run
+    trajectories/step=000012/           every episode
+    set_aside/                          episodes of steps that were not finished and were played again
+    verdicts.sqlite                     answers of judges
+    broken_batch.npz                    the batch of the last of several updates that were not finite
+    memory.json                         the experience memory after training, with guide "memory"
+    warm_start.json                     how each pass of the warm start did on validation tasks
     best_pass/                          weights and optimizer that a warm start goes back to, while it is made
-    warm_start/ model/                  the model that training began from, and the trained one validation.json how the
-    model did on validation tasks after some training steps best/step=000012/                   the model after the best
-    of these steps; older ones that a checkpoint may need adapter/                            the trained adapters
-    alone, with learner.lora checkpoints/step=000012/            the last two checkpoints tensorboard/ wandb/ files of
-    the sinks with these names baselines/400/                      supervised baselines by number of demonstrations,
-    each a run of its own controls/NAME/                      negative controls, each a run of its own stages/01-NAME/
-    the stages of a run that has some, each a run of its own rescored/NAME/ the same trajectories with scores by another
-    rubric continued/NAME/                     recorded episodes that a policy continued from a turn on exported/
-    episodes in the formats of others imported.json instead of config.toml: where the episodes of an imported log come
-    from report/                             tables, curves, monitors console.log                         output of a
-    baseline or control that another process made traceback.txt                       of an unexpected error .in_use
-    locked by the process that works on the run, and names it
+    warm_start/ model/                  the model that training began from, and the trained one
+    validation.json                     how the model did on validation tasks after some training steps
+    best/step=000012/                   the model after the best of these steps; older ones that a checkpoint may need
+    adapter/                            the trained adapters alone, with learner.lora
+    checkpoints/step=000012/            the last two checkpoints
+    tensorboard/ wandb/                 files of the sinks with these names
+    baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
+    controls/NAME/                      negative controls, each a run of its own
+    stages/01-NAME/                     the stages of a run that has some, each a run of its own
+    rescored/NAME/                      the same trajectories with scores by another rubric
+    continued/NAME/                     recorded episodes that a policy continued from a turn on
+    exported/                           episodes in the formats of others
+    imported.json                       instead of config.toml: where the episodes of an imported log come from
+    report/                             tables, curves, monitors
+    console.log                         output of a baseline or control that another process made
+    traceback.txt                       of an unexpected error
+    .in_use                             locked by the process that works on the run, and names it
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A task set on disk, which the environment is trained on.
 
-    FOLDER/problems.jsonl        one problem per line FOLDER/trees/NAME-VERSION/   the source of each package once,
-    without by-products FOLDER/card.md, card.json    its sources and settings (``dataset_card.py``)
+    FOLDER/problems.jsonl        one problem per line
+    FOLDER/trees/NAME-VERSION/   the source of each package once, without by-products
+    FOLDER/card.md, card.json    its sources and settings (``dataset_card.py``)
 
 A text of a problem that its tree has too is stored as the name of the file, so a row is about as long as the broken
 modules. Every file is whole or absent, whenever a writer is killed; the card names the complete parts.

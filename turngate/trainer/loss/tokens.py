@@ -68,21 +68,23 @@ class Tokens:
 
     ===================== ============================================================================================
     ``logprob``           under the distribution that the sampler draws from: its temperature, top-p and top-k; of an
-                          expert's tokens, which no sampler drew, without top-p and top-k ``entropy``           of that
-                          distribution, in nats ``sampled_logprob``   the sampler's own (μ) ``advantage``         credit
-                          of the token's turn ``policy_weight``     normalisation of the policy loss; 0 = carries no
-                          credit and counts in no ratio ``ce_weight``         normalisation of cross-entropy ``segment``
-                          int64, which trajectory of the batch ``turn``              int64, which turn of that
-                          trajectory ``place``             int64, index of the token in the batch ``plain_logprob``
-                          without top-p and top-k; None = the same as ``logprob`` (see ``whole_logprob``)
-                          ``proximal_logprob``  a snapshot's, from before the first update (π_old); None = the sampler
-                          stands for it ``reference_logprob`` a frozen reference model's, without top-p and top-k:
-                          compare ``whole_logprob`` with it ``nucleus_entropy``   over the likeliest tokens only (see
-                          ``Needs.nucleus``) ``candidate_logprob`` [S, K] of the K likeliest tokens, likeliest first
-                          ``thought``           1 for tokens of the thought before an action, 0 for the others
-                          ``origin``            uint8, ``contexts.Origin``: who wrote it, in which context; None = all
-                          by the policy itself ``total``             Σ policy_weight over the whole batch: what makes
-                          averages of sums
+                          expert's tokens, which no sampler drew, without top-p and top-k
+    ``entropy``           of that distribution, in nats
+    ``sampled_logprob``   the sampler's own (μ)
+    ``advantage``         credit of the token's turn
+    ``policy_weight``     normalisation of the policy loss; 0 = carries no credit and counts in no ratio
+    ``ce_weight``         normalisation of cross-entropy
+    ``segment``           int64, which trajectory of the batch
+    ``turn``              int64, which turn of that trajectory
+    ``place``             int64, index of the token in the batch
+    ``plain_logprob``     without top-p and top-k; None = the same as ``logprob`` (see ``whole_logprob``)
+    ``proximal_logprob``  a snapshot's, from before the first update (π_old); None = the sampler stands for it
+    ``reference_logprob`` a frozen reference model's, without top-p and top-k: compare ``whole_logprob`` with it
+    ``nucleus_entropy``   over the likeliest tokens only (see ``Needs.nucleus``)
+    ``candidate_logprob`` [S, K] of the K likeliest tokens, likeliest first
+    ``thought``           1 for tokens of the thought before an action, 0 for the others
+    ``origin``            uint8, ``contexts.Origin``: who wrote it, in which context; None = all by the policy itself
+    ``total``             Σ policy_weight over the whole batch: what makes averages of sums
     ===================== ============================================================================================
     """
 

@@ -89,11 +89,11 @@ def looked_up(needs: Sequence[Wanted], sql: str, result: QueryResult, n_shown: i
     """Whether the first ``n_shown`` rows of ``result``, which is that of ``sql``, answer one of the needs:
 
     1. the query ran, and reads the tables that the need's own query reads;
-    2. its whole result has at most ``MOST_TIMES`` as many rows as the need's; 3. the rows shown hold the answer. Code,
-    absence and rate: each row of the need stands in a row shown, in cells of its own, and column and word (rate: the
-    currency) stand in the query or in that row, as whole words in any case. Date: a column of the name that is asked
-    about shows in which form its dates are written. Absence without a code: the result has no row, and the query names
-    column and word.
+    2. its whole result has at most ``MOST_TIMES`` as many rows as the need's;
+    3. the rows shown hold the answer. Code, absence and rate: each row of the need stands in a row shown, in cells
+       of its own, and column and word (rate: the currency) stand in the query or in that row, as whole words in any
+       case. Date: a column of the name that is asked about shows in which form its dates are written. Absence without
+       a code: the result has no row, and the query names column and word.
     """
     if result.error or not (told := [need for need in needs if need.told_by(sql, result, result.rows[:n_shown])]):
         return False
