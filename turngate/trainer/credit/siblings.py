@@ -35,8 +35,8 @@ class Siblings:
 
     * ``member_M`` int64[M]: the compared trajectories or turns;
     * ``group_M`` int64[M]: the comparison that it takes part in; numbers may have gaps;
-    * ``own_N`` int64[N]: for each turn (or each of some turns), the member that stands for itself in its comparison; *
-    ``weight_M`` float64[M]: how often a member counts; None = once each, as without branches.
+    * ``own_N`` int64[N]: for each turn (or each of some turns), the member that stands for itself in its comparison;
+    * ``weight_M`` float64[M]: how often a member counts; None = once each, as without branches.
     """
 
     member_M: Int64Array

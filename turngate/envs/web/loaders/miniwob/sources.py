@@ -2,9 +2,9 @@
 
 How train and heldout are kept apart:
 
-* A page with many problems: by the task's id, as for other sources. Two seeds hardly ever give the same problem. * A
-page with few problems (``FEW``, fewer than 190 among the first 200 seeds, layout ignored): one seed stands for each
-problem, so that no problem is in both splits.
+* A page with many problems: by the task's id, as for other sources. Two seeds hardly ever give the same problem.
+* A page with few problems (``FEW``, fewer than 190 among the first 200 seeds, layout ignored): one seed stands for each
+  problem, so that no problem is in both splits.
 * A page with one problem differs only in its layout or in its hidden parts (``ONE``): both splits ask the same, at
   other places. Nothing else is possible.
 * A page with two halves (``pages.TWO_HALVES``): heldout is its other half, with other questions.
