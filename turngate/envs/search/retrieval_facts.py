@@ -96,8 +96,7 @@ def query_novelty(words: Collection[str], earlier: Sequence[Collection[str]]) ->
 
 
 def key_score(queries: Sequence[Collection[str]], titles: Sequence[Collection[str]]) -> float:
-    """How well queries hit the titles of the needed documents: the mean over titles of ``max_q 2|q ∩ t| / (|q| +
-    |t|)``.
+    """How well queries hit the titles of needed documents: the mean over titles of ``max_q 2|q ∩ t| / (|q| + |t|)``.
 
     Queries and titles are sets of words; in [0, 1], 0 without queries. After StepSearch's keyword score
     (https://arxiv.org/abs/2505.15107), with titles in place of its gold keywords.

@@ -154,8 +154,7 @@ def _exceptions(wanted: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
 
 
 def tells_nothing(said: Saying, foreign: Collection[str], local: Collection[str]) -> bool:
-    """Whether the value itself compares something, so that the expected value would stay in it: ``isclose(f(2),
-    1.41)``.
+    """Whether the value itself compares something, so the expected value would stay in it: ``isclose(f(2), 1.41)``.
 
     A truth value has to come from a call of an imported name (``foreign``) or of a variable, with plain arguments.
     """
