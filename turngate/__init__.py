@@ -1,6 +1,6 @@
 """turngate: environments for language-model agents, gated process rewards, and credit for every turn.
 
-What is listed here is the public interface and keeps its meaning; everything else may change. Importing this module
+The names listed here are the public interface and keep their meaning; everything else may change. Importing this module
 registers the built-in environments as data and loads neither torch nor any other optional package.
 """
 

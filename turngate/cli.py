@@ -50,7 +50,7 @@ def main() -> None:
     sys.argv = [_as_utf_8(word) for word in sys.argv]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what a terminal has no letter for is shown as ?
+            stream.reconfigure(errors="replace")  # a letter that a terminal lacks is shown as ?
     try:
         with stopping_in_order():
             app()
@@ -84,7 +84,7 @@ def _end(error: BaseException, line: str, code: int) -> None:
 
 
 def _printable(line: str) -> str:
-    """A line without what would break it, move the cursor or turn the writing around: values hold any character."""
+    """A line without characters that break it, move the cursor or reverse the writing direction: values hold any."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
@@ -231,7 +231,7 @@ _KEYS = {
     **{"env": "env.id", "kwargs": "env.kwargs", "split": "eval.splits", "seed": "seed"},
     **{"context_tokens": "policy.context", "policy": "policy.type"},
 }
-"""Options of ``eval`` → what they are called in a config; the others are keys of its policy."""
+"""Options of ``eval`` → their names in a config; the others are keys of its policy."""
 
 
 def _check_own_model(folder: str, of_server: str) -> None:

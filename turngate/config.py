@@ -2,7 +2,7 @@
 
 The tree is made of sections (``turngate.sections``), whose keys are fixed, and of parts (``turngate.parts``), each of
 which defines its own keys. An unknown key is an error that names the closest known one; so is a setting that would have
-no effect. The rest of the program is given values, never this tree. Reading a config imports no torch.
+no effect. The rest of the program gets values, never this tree. Reading a config imports no torch.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class Config(Section):
     portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes; with a guide, those of each
     wave with the same help branch off each other. Leave it out to play every episode from the first turn on."""
     auxiliary: tuple[AuxiliaryPart, ...] = ()
-    """What is learned beside the episodes of each step, by imitation or from a teacher: [[auxiliary]] tables, for
-    instance {type = "relift"}."""
+    """Auxiliary losses, which are learned beside the episodes of each step, by imitation or from a teacher:
+    [[auxiliary]] tables, for instance {type = "relift"}."""
     episodes: EpisodesPart = PlayedPart()
     """Where the episodes of a step come from: played by the policy (played), recorded by earlier runs (stored), or some
     of both (mixed); docs/offline.md."""
@@ -122,8 +122,9 @@ class Config(Section):
     it with train --jobs 2. Guides and auxiliary losses, which choose or learn by true results, are refused; a
     curriculum still chooses tasks by true results."""
     stages: tuple[StageSection, ...] = ()
-    """Stages, each a run of its own that begins with the model of the one before: [[stages]] tables with what a stage
-    sets otherwise than the rest of the file. The same command goes on in the stage where it was; docs/offline.md."""
+    """Stages, each a run of its own that begins with the model of the one before: [[stages]] tables with the settings
+    of a stage that differ from the rest of the file. The same command goes on in the stage where it was;
+    docs/offline.md."""
     rounds: int = Field(1, ge=1)
     """How often the stages are gone through, for instance to collect and imitate again and again. It can be raised when
     a run goes on."""
@@ -161,7 +162,7 @@ class Config(Section):
     @model_validator(mode="before")
     @classmethod
     def _with_a_correction(cls, data: Any) -> Any:
-        """A run whose episodes are sampled by older weights corrects for them, unless it says otherwise."""
+        """A run whose episodes are sampled by older weights gets a correction by default."""
         train = data.get("train") if isinstance(data, Mapping) else None
         ahead = train.get("ahead") if isinstance(train, Mapping) else getattr(train, "ahead", 0)
         return {**data, "loss": with_correction(data.get("loss", {}))} if ahead else data
@@ -169,8 +170,8 @@ class Config(Section):
     @model_validator(mode="before")
     @classmethod
     def _with_stages(cls, data: Any) -> Any:
-        """Each stage gets its settings. This validator is the last one here, so it runs first: on what was written,
-        without what the other two add for the rule and the loss of the file, which a stage may not have."""
+        """Each stage gets its settings. This validator is the last one here, so it runs first: on the file as written,
+        without the additions of the other two for its rule and loss, which a stage may not have."""
         return with_settings(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
@@ -412,7 +413,7 @@ class _Trust:
 
 @contextmanager
 def reading_runs(*, trust: bool) -> Iterator[None]:
-    """Meanwhile nothing that a recorded run names is imported, unless ``trust``: looking at a run executes nothing."""
+    """Inside, no module that a recorded run names is imported, unless ``trust``: looking at a run executes no code."""
     before, _Trust.given = _Trust.given, trust
     try:
         yield
@@ -421,7 +422,7 @@ def reading_runs(*, trust: bool) -> Iterator[None]:
 
 
 def only_trusted() -> AbstractContextManager[None]:
-    """Where code is run that a recorded run names: refuses it inside of ``reading_runs`` without trust."""
+    """For code that a recorded run names: refuses to run it inside of ``reading_runs`` without trust."""
     return nullcontext() if _Trust.given else importing_nothing()
 
 

@@ -86,7 +86,7 @@ class DataError(UserError):
 
 
 class MissingExtra(UserError, ImportError):
-    """An optional dependency that the called feature needs."""
+    """A missing optional dependency of the called feature."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"'{package}' is not installed; run: pip install \"turngate[{extra}]\"")
@@ -98,11 +98,11 @@ class TaskRefused(UserError):
 
 
 class EstimateRefused(UserError):
-    """What a policy would earn cannot be told from the recorded episodes; the message has the reason."""
+    """The recorded episodes cannot tell the policy's return; the message has the reason."""
 
 
 class ReplayRefused(UserError):
-    """What was recorded cannot be done again as it was; the message says what is in the way."""
+    """A recording cannot be replayed; the message says why."""
 
 
 class EpisodeError(TurngateError):
@@ -127,10 +127,10 @@ class OutOfRoom(PolicyError):
 
 
 class AgentFault(EpisodeError):
-    """What the agent did broke the episode, or what measures it; the message says how.
+    """The agent broke the episode, or its verifier; the message says how.
 
     Unlike its siblings it is a result: the episode ends as ``Ending.AGENT_FAULT`` and is scored as the worst there is,
-    so that no agent can take what it fails out of its mean.
+    so that no agent can remove its failures from its mean.
     """
 
 
@@ -147,7 +147,7 @@ class NotFiniteError(RunError):
 
 
 class OutOfMemory(RunError):
-    """Learner or sampler need more memory than there is; the message names what needs less."""
+    """Learner or sampler need more memory than there is; the message names settings that need less."""
 
 
 class StoreError(RunError):
@@ -155,7 +155,8 @@ class StoreError(RunError):
 
 
 class WriteError(StoreError):
-    """A file cannot be written: the disk is full, read-only or gone. What was written before it is as it was."""
+    """A file cannot be written: the disk is full, read-only or gone. Files that were written before it stay as they
+    were."""
 
     def __init__(self, path: object, problem: str) -> None:
         super().__init__(f"'{path}' cannot be written: {problem}")

@@ -1,4 +1,4 @@
-"""What the docstring below a field of a section or part says, read from its source when somebody asks.
+"""The docstring below a field of a section or part, read from its source when it is asked for.
 
 pydantic can read these docstrings, too, but does so when a class is made: for each of two hundred classes it searches
 the source again, which took a third of the time in which a config is imported.
@@ -51,7 +51,7 @@ def _classes(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Mapping[s
 
 
 def _fields(body: list[ast.stmt]) -> Mapping[str, str]:
-    """What stands below each annotated field."""
+    """The docstring below each annotated field."""
     found = {}
     for field, below in pairwise(body):
         match field, below:

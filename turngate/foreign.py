@@ -1,4 +1,4 @@
-"""Code of users and of other packages: which of its exceptions end a call, and the texts of what it raises or returns.
+"""Code of users and other packages: which of its exceptions end a call, and the texts of its errors and results.
 
 Such code may raise anything, ``SystemExit``, ``KeyboardInterrupt`` and ``asyncio.CancelledError`` included, and even
 ``str()`` of what it raises may raise. None of this may reach the caller of ``env.step`` as it is.
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class Interruption(BaseException):
-    """Somebody outside ended what runs, for instance by a signal; it passes through the code of users."""
+    """A person or the system stopped the program, for instance by a signal; it passes through the code of users."""
 
 
 def is_own(error: BaseException) -> bool:
     """Whether foreign code raised ``error`` by itself.
 
-    An Interruption is a person's, and so is a KeyboardInterrupt of the main thread where Python raises one for Ctrl-C:
-    they have to be raised again.
+    An Interruption comes from outside, and so does a KeyboardInterrupt of the main thread where Python raises one for
+    Ctrl-C: they have to be raised again.
     """
     if isinstance(error, KeyboardInterrupt):
         of_python = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -85,7 +85,7 @@ def staying() -> Iterator[None]:
 
 class StayingCoroutine(Generic[T]):
     """``await StayingCoroutine(found)`` is ``await found``, each part of which between two waits runs as in
-    ``staying``: what runs while foreign code waits has the folder from before, too."""
+    ``staying``: code that runs while foreign code waits has the folder from before, too."""
 
     def __init__(self, found: Awaitable[T]) -> None:
         self._found = found
@@ -111,7 +111,7 @@ class StayingCoroutine(Generic[T]):
 def guarded(
     made: Callable[[str], Exception], *, through: type[Exception] | tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Run foreign code: whatever it raises becomes ``made(described(error))``, except what is in ``through``."""
+    """Run foreign code: every exception becomes ``made(described(error))``, except those in ``through``."""
     try:
         with staying():
             yield
@@ -122,9 +122,9 @@ def guarded(
 
 
 def answer_for(who: str, problem: str, *, loud: bool = True) -> None:
-    """Say that foreign code did what it should not, although an answer was found in its place.
+    """Report a mistake of foreign code for which an answer was found all the same.
 
-    ``who``: the code, with its name. ``loud``: a warning, else only who checks an environment hears it.
+    ``who``: the code, with its name. ``loud``: a warning; else it is reported only where an environment is checked.
     """
     _log.log(logging.WARNING if loud else logging.DEBUG, "%s %s", who, problem)
 

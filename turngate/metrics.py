@@ -1,7 +1,7 @@
 """Metrics: a clock for the stages of a step, and ``metrics.jsonl``, which keeps the numbers of each step.
 
 A metric is one float under a name ``section/name``, with the unit at the end of the name where it has one. Metrics are
-for people: no code reads one to decide something, but for the end of a stage whose ``until`` names one.
+for people: no code decides by one, except for the end of a stage whose ``until`` names one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Calls of parts, a user's own among them: what one raises or returns is looked at before it is used.
+"""Calls of parts, a user's own among them: results and errors are checked before they are used.
 
 ``handed`` calls a method of a part, or of what its ``open`` returned, and gives the result to a reader (``take``),
-which returns it in the form that turngate works with, or raises ``Unusable``. What cannot be used ends the run with one
-line, a PartError, that names the part, its file and line, and what it must return. So does whatever else a user's part
-raises, ``SystemExit`` and ``asyncio.CancelledError`` included. Errors of turngate are raised as they are, because parts
-raise them on purpose, and so is what a part that ships raises, which is a bug of turngate.
+which returns it in the form that turngate works with, or raises ``Unusable``. A result that cannot be used ends the run
+with one line, a PartError, that names the part, its file and line, and what it must return. So does any other error of
+a user's part, ``SystemExit`` and ``asyncio.CancelledError`` included. Errors of turngate are raised as they are,
+because parts raise them on purpose, and so are errors of shipped parts, which are bugs of turngate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHOWN_CHARS = 80
 
 
 class Unusable(ValueError):
-    """What a part handed over cannot be used; the text, if any, says which piece of it."""
+    """The result of a part cannot be used; the text, if any, says which piece of it."""
 
 
 def handed(
@@ -94,7 +94,7 @@ def shown(value: object) -> str:
 
 
 def ignored(found: object) -> None:
-    """For a method that is called for what it does."""
+    """For a method that is called for its effect."""
 
 
 def instance_of(*kinds: type) -> Callable[[object], Any]:
@@ -164,7 +164,7 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _Author:
-    """Whose code a method is: the ``name`` of its part or class, ``module``, ``file`` and ``line``, and the method's
+    """The owner of a method: the ``name`` of its part or class, ``module``, ``file`` and ``line``, and the method's
     name, "" for a part that is a function."""
 
     name: str

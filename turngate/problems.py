@@ -1,4 +1,4 @@
-"""Turn pydantic's ValidationError into one line that names what the user wrote, not classes of Python.
+"""Turn pydantic's ValidationError into one line in terms of the user's file, not of Python classes.
 
 ``one_line`` is for a table of a config: it names the key, the value and the closest known name. ``of_row`` is for a row
 of a data file.
@@ -19,7 +19,7 @@ from turngate.parts import Part
 Steps = Sequence[int | str]
 
 _IN_TOML = {"tuple_type": "must be a list", "model_type": "must be a table", "dict_type": "must be a table"}
-"""Kind of a pydantic error → what a TOML file must have there, where pydantic's own words name types of Python."""
+"""Kind of a pydantic error → the required TOML value, where pydantic's own words name types of Python."""
 
 
 _IN_JSON = {

@@ -112,7 +112,7 @@ def _write(pairs: Iterator[Rescored], target: Store, comparison: Comparison, pha
         target.write(step, groups, phase=phase)
 
 
-# --- what is different -----------------------------------------------------------------------------------------------
+# --- differences -----------------------------------------------------------------------------------------------------
 
 
 class Comparison:
@@ -180,9 +180,9 @@ class Comparison:
         return frozenset(one.name for one in self.rubric.rewards if one.per_turn and one.kind != "outcome")
 
     def check_evidence(self) -> None:
-        """Raise ConfigError for evidence that no trajectory has, unless it is recorded only when it happens.
+        """Raise ConfigError for evidence that no trajectory has, unless it is recorded only on certain events.
 
-        What is paid per turn may be about calls, and in a whole run nobody may have made one: only a name that
+        A component that is paid per turn may be about calls, and a whole run may be without any: only a name that
         resembles a recorded one is taken for a mistake.
         """
         for name, readers in self.silent().items():

@@ -106,8 +106,8 @@ def _read(path: str, within: tuple[str, ...]) -> Rubric:
 
 
 def _whole(data: object, within: tuple[str, ...]) -> object:
-    """A table of a rubric, with what the rubric that it ``extends`` has: its own rewards and gates come after them, any
-    other key takes the place of that one's. Raises UserError."""
+    """A table of a rubric, with the contents of the rubric that it ``extends``: its own rewards and gates come after
+    those, any other key replaces theirs. Raises UserError."""
     if not isinstance(data, Mapping) or "extends" not in data:
         return data
     base, own = data["extends"], {key: value for key, value in data.items() if key != "extends"}
@@ -160,13 +160,13 @@ So the config of a run keeps the rubric that the run had, also if the file or mo
 
 
 class RubricAdditions(BaseModel):
-    """What is paid beside what a rubric pays, whatever that is: rewards and gates that come after its own."""
+    """Additions to any rubric: rewards and gates that come after its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     rewards: tuple[Reward, ...] = ()
-    """Further components, for instance one that pays what an examiner found out."""
+    """Further components, for instance one that pays for facts of an examiner."""
     gates: tuple[Gate, ...] = ()
-    """Further conditions on what is paid."""
+    """Further conditions on payments."""
 
     def joined(self, rubric: Rubric) -> Rubric:
         """``rubric`` with these. Raises ConfigError for a name that it has already."""

@@ -24,11 +24,11 @@ runs/NAME/
     controls/NAME/                      negative controls, each a run of its own
     stages/01-NAME/                     the stages of a run that has some, each a run of its own
     rescored/NAME/                      the same trajectories with scores by another rubric
-    continued/NAME/                     what a policy did from a turn of recorded episodes on
+    continued/NAME/                     recorded episodes that a policy continued from a turn on
     exported/                           episodes in the formats of others
     imported.json                       instead of config.toml: where the episodes of an imported log come from
     report/                             tables, curves, monitors
-    console.log                         what a baseline or control printed that another process made
+    console.log                         output of a baseline or control that another process made
     traceback.txt                       of an unexpected error
     .in_use                             locked by the process that works on the run, and names it
 """
@@ -72,7 +72,7 @@ class RunFolder:
 
     @property
     def is_imported(self) -> bool:
-        """Whether its episodes come from a log of somebody else, so that there are no settings of a run."""
+        """Whether its episodes come from a log of another tool, so that there are no settings of a run."""
         return self.imported.exists() and not self.exists
 
     @property
@@ -132,7 +132,7 @@ class RunFolder:
 
     @property
     def imported(self) -> Path:
-        """Where the episodes come from, what is known of their tokens, and what was left out."""
+        """The source of imported episodes, the origin of their tokens, and which were left out."""
         return self.path / "imported.json"
 
     @property
@@ -197,7 +197,8 @@ class RunFolder:
 
     @property
     def best_pass(self) -> Path:
-        """What the warm start goes back to, while it is made: the weights and the optimizer after its best pass."""
+        """The weights and the optimizer after the best pass of the warm start, to which it goes back while it is
+        made."""
         return self.path / "best_pass"
 
     @property

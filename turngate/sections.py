@@ -108,7 +108,7 @@ class ValidationTasksSection(Section):
 
     split: str = "heldout"
     """Split of the validation tasks. Where eval.splits names it too, they are the tasks that follow the evaluated ones,
-    so the tasks of the evaluation choose nothing."""
+    so no choice depends on the tasks of the evaluation."""
     tasks: int = Field(100, ge=1)
     """Number of validation tasks of each environment. Each is played once at the temperature of the evaluation and once
     at temperature 0; the mean of the two success rates is compared."""
@@ -145,8 +145,8 @@ class StepValidation(ValidationTasksSection):
     """The success rate by which steps are compared: sampled (at policy.temperature), greedy (at temperature 0), or the
     mean of the two. Of equal steps the earliest is the best."""
     keep: Kept = "best"
-    """Whose weights are evaluated after training and become model/. best: those of the best step; last: those of the
-    last one, and the best ones lie beside them in best/."""
+    """Weights that are evaluated after training and become model/. best: those of the best step; last: those of the
+    last one, with the best ones beside them in best/."""
 
 
 class WarmStart(Section):
@@ -284,7 +284,7 @@ class EvalSection(Section):
     """Episodes per task in the sampled evaluation. The evaluation at temperature 0 plays each task once."""
     temperature: float | None = Field(None, gt=0)
     """Temperature of the sampled evaluation, and of validation; left out: policy.temperature. Set it where training
-    explores at a temperature at which nobody would use the model."""
+    explores at a temperature at which the model would never be used."""
     memory: bool = False
     """Evaluate once more after training, with the experience memory of guide "memory" in the context. The report has it
     apart, as "with memory"; the other evaluations are without help."""

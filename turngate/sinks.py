@@ -61,7 +61,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What a sink is given when it is opened.
+    """The arguments of a sink when it is opened.
 
     ``done`` is the last step that counts: 0 at the beginning, else that of the checkpoint from which the run goes on.
     ``config`` is the whole tree of settings. ``console`` is the one that shows the progress bar.
@@ -232,7 +232,7 @@ def _summed(section: str, metrics: Mapping[str, float]) -> float | None:
 
 
 class TensorboardSink:
-    """Scalars for TensorBoard in ``folder``. What earlier files there say of steps after ``done`` is hidden."""
+    """Scalars for TensorBoard in ``folder``. Entries of earlier files there about steps after ``done`` are hidden."""
 
     def __init__(self, folder: Path, *, done: int) -> None:
         module = _imported("torch.utils.tensorboard", "tensorboard")
@@ -254,8 +254,8 @@ class WandbSink:
 
     Weights & Biases cannot delete a logged step, and offline it does not know what was logged before. So the file
     ``wandb/sink.json`` keeps the run's id at Weights & Biases and the last step that was logged; a step that is played
-    again is not logged again. A separate process of theirs does the writing: what it had not written when the machine
-    went down is missing at Weights & Biases, but not in ``metrics.jsonl``.
+    again is not logged again. A separate process of theirs does the writing: steps that it had not written when the
+    machine went down are missing at Weights & Biases, but not in ``metrics.jsonl``.
     """
 
     def __init__(self, part: Wandb, opening: Opening) -> None:

@@ -1,8 +1,8 @@
 """The stages of a run: each is an ordinary run in ``RUN/stages/``, with the settings of the whole file but for some.
 
 ``[[stages]]`` tables hold the keys that a stage changes. ``with_settings`` puts them over the others before anything is
-validated, so what the settings of the whole run imply (a critic, filters) is not mistaken for a wish. ``unfolded``
-makes the tree of each stage of each round, which is then parsed like that of any run.
+validated, so defaults that follow from the settings of the whole run (a critic, filters) are not mistaken for the
+user's own. ``unfolded`` makes the tree of each stage of each round, which is then parsed like that of any run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from turngate.types import derive_seed
 OF_THE_RUN = frozenset({"name", "folder", "seed", "method", "model", "warm_start", "sink", "stages", "rounds"})
 """Keys that belong to the run as a whole; the model and its warm start are where the first stage begins."""
 BEGINNINGS = ("before", "first")
-"""What ``begins_with`` may say beside the name of a stage."""
+"""Values of ``begins_with`` besides the name of a stage."""
 NOT_OF_A_STAGE = OF_THE_RUN - {"name", "warm_start"} | {"baselines", "controls"}
 STORED = "stored"
 OF_STAGE = "stage:"
-"""What a setting that names a model begins with where it means the model of an earlier stage, as stage:NAME."""
+"""Prefix of a model setting that means the model of an earlier stage, as stage:NAME."""
 
 
 class StageEnd(Section):
@@ -116,9 +116,9 @@ class StageRun:
 
 
 def with_settings(data: Mapping[str, object]) -> Mapping[str, object]:
-    """``data`` with the settings of each stage: what its table says, over what the others say.
+    """``data`` with the settings of each stage: those of its table, put over the others.
 
-    Raises ValueError for a key that no stage can have. What is not a list of tables is left for validation to refuse.
+    Raises ValueError for a key that no stage can have. Anything but a list of tables is left for validation to refuse.
     """
     stages = data.get("stages")
     if not isinstance(stages, list | tuple) or not all(isinstance(one, Mapping) for one in stages):
@@ -186,7 +186,7 @@ def unfolded(
 
 
 def check_stages(stages: Sequence[StageSection], rounds: int) -> None:
-    """Raise ValueError for stages that would have no effect, and for reading what is not there."""
+    """Raise ValueError for stages that would have no effect, and for reading from a stage that does not exist."""
     if not stages and rounds > 1:
         raise ValueError(f"rounds = {rounds} has no effect without [[stages]]; leave it out")
     names = [one.name for one in stages]

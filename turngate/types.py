@@ -82,13 +82,13 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What the agent wrote, and what the parser made of it. ``text`` is byte for byte what the model wrote."""
+    """The agent's text, and what the parser read in it. ``text`` is byte for byte what the model wrote."""
 
     text: str  # all that was written, thought included
     thought: str = ""  # the part before the call, or between marks of a thought
     calls: tuple[ToolCall, ...] = ()  # the calls that were read, in their order
     parse_error: str | None = None  # why no call could be read, in words for the agent
-    flaw: str = ""  # what is not as the tool format has it, although it could be read; rewards for form want none
+    flaw: str = ""  # a deviation from the tool format that could still be read; rewards for form want none
 
     @property
     def cut_off(self) -> bool:
@@ -268,8 +268,8 @@ class Trajectory:
 
     @property
     def cohort(self) -> tuple[str, tuple[str, int] | None, tuple[str, int] | None]:
-        """Who shares a baseline with it: the task, kind and level of the guidance (None = unguided, or joins), and who
-        played a replayed episode (None = fresh, or joins)."""
+        """The key of its siblings with the same baseline: the task, kind and level of the guidance (None = unguided, or
+        joins), and who played a replayed episode (None = fresh, or joins)."""
         guidance, replay = self.guidance, self.replay
         helped = None if guidance is None or guidance.joins else (guidance.kind, guidance.level)
         return self.task.id, helped, None if replay is None or replay.joins else (replay.run, replay.version)
@@ -430,7 +430,7 @@ class TurnTable:
 
     An episode without turns is a result like any other, in every column ``_B`` and in the baseline of its cohort.
 
-    Others are put in by whoever has them. ``turngate.trainer.signals`` measures, for rules that read them:
+    Other code may add further columns. ``turngate.trainer.signals`` measures, for rules that read them:
 
     ============== ===================================================== ===============================================
     column         meaning                                               supplied by

@@ -40,7 +40,7 @@ def branch_episodes(
     seed: int,
     out: Path | None,
 ) -> None:
-    """Go on from ``turn`` of recorded episodes with ``policy``, store what it does in ``out`` and print who succeeded.
+    """Continue recorded episodes from ``turn`` with ``policy``, store the results in ``out`` and print who succeeded.
 
     Without ``phase`` the episodes are those of training. Raises ConfigError, also if ``out`` exists; ReplayRefused.
     """
@@ -129,7 +129,7 @@ def _groups_of(store: Store, episode: str, phase: str, step: int | None) -> Iter
         at, group, _ = store.find(episode)
         yield at, [group]
         return
-    recorded_phases(store, phase, step)  # raises for what is not recorded
+    recorded_phases(store, phase, step)  # raises for phases and steps that are not recorded
     for at in store.steps(phase) if step is None else [step]:
         yield at, list(store.read(at, phase))
 

@@ -10,7 +10,7 @@ from turngate.envs.check.check_env import check_env
 
 
 def check(console: Console, env: str, kwargs: Mapping[str, object], *, episodes: int, seed: int) -> bool:
-    """Print a line for everything that is wrong with an environment; returns whether none of it is an error.
+    """Print a line for each problem of an environment; returns whether none of them is an error.
 
     ``kwargs``: arguments of the environment.
     """

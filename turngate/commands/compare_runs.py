@@ -14,10 +14,10 @@ from turngate.store import Store, write_json_atomic
 def compare_runs(
     console: Console, a: Path, b: Path, *, phase: str, other: str, png: Path | None, json: Path | None
 ) -> None:
-    """Print what differs between the episodes of two runs, and write it as a picture and as JSON.
+    """Print the differences between the episodes of two runs, and write them as a picture and as JSON.
 
     ``phase`` is that of A and, unless ``other`` is given, of B. Without it every split and sampling that both evaluated
-    is compared, each run by its last evaluation of it. Raises ConfigError for what cannot be paired.
+    is compared, each run by its last evaluation of it. Raises ConfigError for phases that cannot be paired.
     """
     stores = Store.found(a), Store.found(b)
     if other and not phase:

@@ -75,7 +75,7 @@ def probe_turn(
 
     The gradient is that of the run's loss over the whole step in which the trajectory was played, computed with the
     weights that played it if a checkpoint still has them. ``earned``: change the process reward before gates instead of
-    what was paid.
+    the payment.
     """
     from turngate.report.probes import show_probe
     from turngate.trainer.batch.contexts import without_hints

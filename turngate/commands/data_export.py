@@ -116,7 +116,7 @@ def _check(format: str, chosen: Selection) -> None:
 
 
 def _told(run: RunFolder) -> tuple[dict[str, HowAsked], str]:
-    """By environment, how its policy was asked; and why tools are missing, if they are."""
+    """By environment, the form of its policy's requests; and why tools are missing, if they are."""
     if not run.exists:
         return {}, ""
     config = load_run(run)
@@ -135,7 +135,7 @@ def _told(run: RunFolder) -> tuple[dict[str, HowAsked], str]:
 def _groups(
     store: Store, chosen: Selection, conditions: Sequence[EpisodeCondition], counts: _Counts, *, every: bool
 ) -> Iterator[list[Exportable]]:
-    """The chosen episodes of each group. ``every``: also those whose score says nothing of them."""
+    """The chosen episodes of each group. ``every``: also those without a usable score."""
     for step in store.steps(chosen.phase):
         for number, group in enumerate(store.read(step, chosen.phase)):
             kept = []
@@ -218,7 +218,7 @@ def _few(format: str, groups: Iterable[list[Exportable]], chosen: Selection, cou
 
 
 def _way(one: Exportable) -> bytes:
-    """A digest of a task and what was done."""
+    """A digest of a task and the actions."""
     told = json.dumps([one.trajectory.task.env_id, one.trajectory.task.id, *actions_of(one.trajectory)])
     return hashlib.blake2b(told.encode(), digest_size=16).digest()
 

@@ -1,4 +1,4 @@
-"""``turngate data import``: a log of somebody else becomes a store that the other commands read."""
+"""``turngate data import``: a log of another tool becomes a store that the other commands read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def import_log(
 ) -> None:
     """Read a log into the new folder ``out``, all of it or, with ``skip_bad``, all but the records that it then names.
 
-    Raises ConfigError, and DataError for what cannot be read.
+    Raises ConfigError, and DataError for a log that cannot be read.
     """
     if format not in READERS:
         raise ConfigError(f"--from {format} is not one of {', '.join(READERS)}")
@@ -124,7 +124,7 @@ def _problem(one: ReadEpisode) -> str:
 
 
 def _steps(episodes: Sequence[ReadEpisode], phase: str) -> dict[tuple[int, str], list[ScoredGroup]]:
-    """(step, phase) → its groups: what turngate recorded where it was, all else by task from step 1 on."""
+    """(step, phase) → its groups: turngate's own episodes in their steps, all others by task from step 1 on."""
     groups: dict[tuple[object, ...], list[ReadEpisode]] = {}
     for one in episodes:
         task, place = one.trajectory.task, one.place

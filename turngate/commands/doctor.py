@@ -1,4 +1,4 @@
-"""``turngate doctor``: whether a model and an environment go together, and what a run of them needs."""
+"""``turngate doctor``: whether a model and an environment go together, and the needs of a run of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def settings_of(model: str, env: str, config: Path | None, overrides: Sequence[s
 
 
 def doctor(console: Console, config: Config, *, n_played: int = 0) -> bool:
-    """Print what is found; whether a run with this config would begin.
+    """Print the findings; returns whether a run with this config would begin.
 
     ``n_played``: so many tasks of each environment are then played with the model as it is, and shown.
     """
@@ -53,7 +53,7 @@ def doctor(console: Console, config: Config, *, n_played: int = 0) -> bool:
 
 
 def _played(config: Config, n_tasks: int) -> Iterator[DoctorLine]:
-    """Episodes of the model as it is, turn by turn, and what would help."""
+    """Episodes of the model as it is, turn by turn, and advice."""
     with Environments(config.env) as environments:
         try:
             found = asyncio.run(first_episodes(config, environments, n_tasks))

@@ -60,7 +60,7 @@ PHASE = "eval"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Further:
-    """What is printed beside the success rate, on demand.
+    """Further results that are printed beside the success rate, on demand.
 
     ``best_of``, ``vote``: what choosing one of the episodes of a task reaches. ``base``: a run and a phase of it, as
     RUN/PHASE, by whose success tasks are put into buckets.
@@ -82,7 +82,7 @@ class Further:
         return pass_rates(Store(run).read(phase=phase))
 
     def choosers(self) -> dict[str, Chooser]:
-        """What is compared with the first episode; empty where nothing is asked for."""
+        """The ways of choosing that are compared with the first episode; empty where none is asked for."""
         best: dict[str, Chooser] = {"by verifier": by_verifier, "by likelihood": by_likelihood} if self.best_of else {}
         votes: dict[str, Chooser] = {"by vote": by_vote, "by weighted vote": by_weighted_vote} if self.vote else {}
         return {"first": lambda block: block[0]} | best | votes if best or votes else {}
@@ -90,7 +90,7 @@ class Further:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One evaluation with what else is said of it."""
+    """One evaluation with its further results."""
 
     label: str
     evaluation: Evaluation
@@ -147,8 +147,8 @@ def evaluate_config(
     The new folder ``out``, by default evaluations/NAME, gets the config, the package versions, every episode and the
     success rates, so that ``turngate show`` and ``rescore`` read it like a run. If the evaluation fails the folder is
     removed. ``memory``: the ``memory.json`` of a run, whose rules each episode is shown, but for those that hold the
-    answer of its task. ``further``: what is told beside the success rate. Raises ConfigError, also if the folder
-    exists, and StoreError if no episode was usable.
+    answer of its task. ``further``: see the class. Raises ConfigError, also if the folder exists, and StoreError if no
+    episode was usable.
     """
     path = Path("evaluations", config.name) if out is None else out
     here = Path.cwd()  # an environment may change it
@@ -192,7 +192,7 @@ def evaluate_config(
 
 
 def _overlaps(config: Config, environments: Environments) -> tuple[list[SplitOverlap], list[str]]:
-    """What the evaluated splits share with what the model was trained on, and lines for what is not known."""
+    """What the evaluated splits share with the training tasks of the model, and lines on unknown cases."""
     if isinstance(config.model, str) and config.policy.trainable:
         return overlaps_with_run(config.model, config, environments)
     return [], ["overlap with training: not known, because the policy brings a model of its own"]
@@ -272,7 +272,7 @@ async def _play(
 
 
 def _told(label: str, result: Evaluation, episodes: Sequence[PlayedEpisode], further: Further) -> Result:
-    """What is said of an evaluation beside its rate."""
+    """The further results of an evaluation, beside its rate."""
     question = dict(zip(result.task_B, result.question_B, strict=True))
 
     def fits(confidences: Sequence[float | None]) -> CalibrationScores | None:

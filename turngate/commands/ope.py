@@ -1,4 +1,4 @@
-"""``turngate ope``: what a policy would earn, from recorded episodes of another one, without playing it."""
+"""``turngate ope``: the return of a policy, from recorded episodes of another one, without playing it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def judge_offline(
     """Print every estimate of the policy's success and payment, and write them as JSON; returns whether there is one.
 
     Of training episodes those count too that a step played and did not learn from: they were not left out by chance.
-    Raises ConfigError, and EstimateRefused where no ratio can be had of the episodes.
+    Raises ConfigError, and EstimateRefused for episodes without a ratio.
     """
     store = Store.found(path)
     if wrong := [kind for kind in leave_out if kind not in LEAVABLE]:

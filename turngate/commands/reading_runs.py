@@ -1,4 +1,4 @@
-"""The commands that read what a run recorded. Each imports what it needs when it is called."""
+"""The commands that read recorded runs. Each imports its modules when it is called."""
 
 from __future__ import annotations
 

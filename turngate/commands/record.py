@@ -80,8 +80,9 @@ def record(
 ) -> None:
     """Record one demonstration, and add it to ``tasks.jsonl`` and ``demonstrations.jsonl`` in ``out``.
 
-    It ends when the window is closed or a signal comes; what was done till then is kept. ``person``: who acts, where it
-    is nobody in front of the screen. Raises ConfigError for a site that cannot be shown and where nothing was done.
+    It ends when the window is closed or a signal comes; actions until then are kept. ``person``: a function that acts
+    in place of a person at the screen. Raises ConfigError for a site that cannot be shown and where there was no
+    action.
     """
     tasks = out / TASKS
     start: dict[str, JSON] = {"prompt": prompt, "start_url": site.start_url, "split": "train"}
@@ -111,7 +112,7 @@ def _task(site: RecordedSite, row: dict[str, JSON]) -> Task:
 def _heard(
     console: Console, task: Task, visible: bool, person: Callable[[SiteRecorder], None] | None
 ) -> tuple[list[Heard], Stopped | None]:
-    """What was done, and the signal that ended it, if one did."""
+    """The recorded actions, and the signal that ended the recording, if one did."""
     recorder = SiteRecorder(task, visible=visible)
     try:
         console.print(f"recording '{task.prompt}'; it ends with the window, or with Ctrl-C here", markup=False)

@@ -1,4 +1,4 @@
-"""``turngate replay``: do again what a run recorded, and say whether the same came of it."""
+"""``turngate replay``: repeat the recorded actions of a run, and say whether the results are the same."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ LISTED = 10
 def replay_episodes(
     console: Console, path: Path, *, phase: str, step: int | None, limit: int | None, json: Path | None
 ) -> bool:
-    """Carry out the recorded actions of a run again and print what differs; whether nothing does.
+    """Carry out the recorded actions of a run again and print the differences; returns whether there are none.
 
-    Without ``phase`` every phase is replayed. Raises ConfigError for what is not recorded, ReplayRefused.
+    Without ``phase`` every phase is replayed. Raises ConfigError for phases and steps that are not recorded,
+    ReplayRefused.
     """
     run = RunFolder.of(path)
     store = Store.found(path)

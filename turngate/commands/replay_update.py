@@ -17,7 +17,7 @@ LISTED = 10
 
 
 def replay_update(console: Console, path: Path, step: int, *, json: Path | None) -> bool:
-    """Learn ``step`` again and print what differs; whether nothing does. Raises ReplayRefused."""
+    """Learn ``step`` again and print the differences; returns whether there are none. Raises ReplayRefused."""
     run = RunFolder.of(path)
     found = replay_update_of(run, load_run(run), step)
     what = f"{found.n_arrays} arrays and numbers of the learner's state and {found.n_metrics} metrics"

@@ -18,7 +18,7 @@ from turngate.trainer.guidance import GuidePart
 
 
 def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
-    """Rescore a run and print what is different. Without ``name`` the scores are stored under the rubric's name."""
+    """Rescore a run and print the differences. Without ``name`` the scores are stored under the rubric's name."""
     missing = import_modules(RunFolder.of(run))
     try:
         rubric = find_rubric(rubric_name)
@@ -62,7 +62,7 @@ def show(console: Console, comparison: Comparison) -> None:
 
 
 def left_out(comparison: Comparison) -> dict[str, str]:
-    """What was paid by a guide and not by a rubric, and the guide."""
+    """The payments that come from a guide and not from a rubric, and the guide."""
     parts = [part for part in GuidePart.types.values() if issubclass(part, GuidePart)]
     known = {name: part.model_fields["type"].default for part in parts for name in part.bonuses}
     return {name: known[name] for name in comparison.means() if name in known and name not in comparison.names}

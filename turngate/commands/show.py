@@ -20,7 +20,7 @@ LISTED = 40  # most rows of a listing
 
 def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first; with the
-    last step, what of an experience memory its evaluations did not show."""
+    last step, the rules of an experience memory that its evaluations withheld."""
     run = RunFolder.of(path)
     store = Store(path)
     at = store.last_step(None) if step is None else step
@@ -42,7 +42,7 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
 
 
 def _help(trajectory: Trajectory) -> str:
-    """Kind and level of the help that an episode had, and how many turns somebody else took; "" for none."""
+    """Kind and level of the help that an episode had, and how many turns the policy did not take; "" for none."""
     from turngate.report.episode_words import is_forced
 
     guidance = trajectory.guidance

@@ -23,7 +23,7 @@ from turngate.progress_bar import Progress
 from turngate.sandbox.scratch import Scratch
 
 Advance: TypeAlias = Callable[[int, int, str], None]
-"""Moves a progress bar: called with (number done, number in all, name of what is being worked on)."""
+"""Moves a progress bar: called with (number done, number in all, name of the current item)."""
 
 
 def make_tasks(
@@ -114,7 +114,7 @@ def check_tasks(console: Console, folder: Path, *, workers: int = 1) -> bool:
 
 
 def _flaw(problem: Problem, bench: Bench) -> str:
-    """What is wrong with a task; "" if nothing is."""
+    """The problem of a task; "" if there is none."""
     repaired = bench.measure(problem, problem.solved)
     if repaired.problem:
         return f"the tests do not come to their end on the reference repair: {repaired.problem}"

@@ -1,4 +1,4 @@
-"""``turngate tools``: what an agent would see of a module of tools or an MCP server."""
+"""``turngate tools``: a module of tools or an MCP server as an agent would see it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from turngate.report.episode_words import literal
 
 
 def list_tools(console: Console, name: str) -> None:
-    """Print the tools of the world ``name``: what they are marked as, their usage, description and schema.
+    """Print the tools of the world ``name``: their marks, usage, description and schema.
 
-    Raises UserError for what is no module of tools and no MCP server.
+    Raises UserError for a name that is neither a module of tools nor an MCP server.
     """
     with contextlib.closing(named_world(name).open()) as world:
         for tool in world.tools:

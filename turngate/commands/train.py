@@ -24,7 +24,7 @@ from turngate.trainer.torch.place import place
 def train(
     console: Console, settings: Config, command: Sequence[str] = (), *, strict: bool = False, jobs: int = 1
 ) -> None:
-    """Do what is left of a run, then print its tables and draw its curves.
+    """Do the rest of a run, then print its tables and draw its curves.
 
     ``command`` is the command that the user typed, if there was one. It is printed when the run is stopped, because the
     same command goes on with it. ``strict`` and ``jobs``: see ``Job``.
@@ -81,7 +81,7 @@ def _again(command: Sequence[str]) -> str:
 
 
 def safe(run: RunFolder, settings: Config) -> str:
-    """What part of a run is on disk and will not be repeated, in words."""
+    """The part of a run that is on disk and will not be repeated, in words."""
     if settings.stages:
         left = stage_in_work(settings)
         if left is None:

@@ -2,7 +2,7 @@
 
 A subclass sets ``turn_spec`` and writes ``start``, ``act``, ``verify`` and, if it holds resources, ``close``. This
 class does the rest: it parses actions, notes on each piece of evidence which turn it is about, counts turns, runs the
-verifier exactly once, scores the episode with the rubric, and turns whatever breaks into a typed error.
+verifier exactly once, scores the episode with the rubric, and turns every failure into a typed error.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CONVERSIONS = 20
 
 
 class SupportsScoring(Protocol):
-    """What an environment needs of a rubric (see ``turngate.rewards.Rubric``)."""
+    """The part of a rubric that an environment uses (see ``turngate.rewards.Rubric``)."""
 
     def score(self, record: Record) -> Score:
         """Score a finished episode."""
         ...
 
     def certain(self, record: Record) -> float:
-        """The part of an unfinished episode's reward that nothing later can take back."""
+        """The part of an unfinished episode's reward that no later turn can take back."""
         ...
 
 
@@ -79,20 +79,21 @@ class TurnSpec:
     hint_levels: int = 0
     """Most levels of help that ``TurnEnv.hint`` has for a task; 0 = it has none."""
     evidence: Mapping[str, str] | None = None
-    """All evidence that it ever records, name → meaning in words, also what is recorded now and then only. A rubric
-    that reads anything else is refused before the first step. None: not declared; then a run that records nothing for
-    a component of its rubric stops after the first step. A ``ToolEnv`` adds the facts that it records itself."""
+    """All evidence that it ever records, name → meaning in words, also facts that are recorded only now and then. A
+    rubric that reads anything else is refused before the first step. None: not declared; then a run that records
+    nothing for a component of its rubric stops after the first step. A ``ToolEnv`` adds the facts that it records
+    itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an action led to. ``done``: the episode is over, because the agent or the task ended it.
+    """The result of an action. ``done``: the episode is over, because the agent or the task ended it.
 
     Evidence that names no turn is about the turn of this action; evidence about an earlier turn names that turn.
 
-    ``information``: what the agent wrote was no action but information for itself, which stands in for an observation.
-    It stays in the context as the agent wrote it; no call in it counts, and nothing is learned from its tokens.
-    ``learned``: whether something is learned from the tokens of an action.
+    ``information``: the agent wrote information for itself instead of an action; it stands in for an observation. It
+    stays in the context as the agent wrote it; no call in it counts, and its tokens are not trained. ``learned``:
+    whether the tokens of an action are trained.
     """
 
     observation: Observation
@@ -166,7 +167,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     @abstractmethod
     def act(self, action: Action) -> Outcome:
         """Carry out one action. A bad action gives an observation that says so; an exception means that something
-        broke. Nothing of an action that is ``cut_off`` is carried out: its ``parse_error`` is for the agent.
+        broke. An action that is ``cut_off`` is never carried out: its ``parse_error`` is for the agent.
 
         Raise AgentFault where the action broke the environment: the episode then ends as a failure, and ``verify`` is
         not called. Any other exception is the environment's own fault, and makes the episode unusable.
@@ -176,7 +177,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def verify(self) -> Iterable[Evidence]:
         """Measure the outcome. Called once, after the last turn, also where the episode was cut short.
 
-        Raise AgentFault where what the agent left behind cannot be measured: the episode is then a failure. Any other
+        Raise AgentFault where the agent left a state that cannot be measured: the episode is then a failure. Any other
         exception means that the verifier broke, and makes the episode unusable.
         """
 
@@ -209,8 +210,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         return secrets_of(task.private, self.solutions(task), self.turn_spec.tools)
 
     def outside(self, task: Task) -> str:
-        """What outside of the environment decides what ``task`` shows, such as a model that plays its user; "" where
-        nothing does, so that equal actions lead to equal results. Such episodes cannot be replayed."""
+        """The outside source that decides what ``task`` shows, such as a model that plays its user; "" where there is
+        none, so that equal actions lead to equal results. Such episodes cannot be replayed."""
         if self.turn_spec.side_effects == "external":
             return 'other machines (its side_effects are "external")'
         return ""
@@ -264,7 +265,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     ) -> tuple[Observation, float, bool, bool, Info]:
         """One turn: observation, reward, terminated, truncated, info.
 
-        A reward before the last turn is the part that nothing later can take back. The last turn pays the rest, so the
+        A reward before the last turn is the part that no later turn can take back. The last turn pays the rest, so the
         rewards of an episode sum to the total of its score.
         """
         episode = self._running()
@@ -311,7 +312,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def finish(self, ending: Ending) -> tuple[float, Info]:
         """End the episode now, for a caller that cuts it short: verify, score, and return the rest of the reward.
 
-        ``info["ending"]`` is ``ending``, or AGENT_FAULT if what the agent did makes the outcome impossible to measure.
+        ``info["ending"]`` is ``ending``, or AGENT_FAULT if the agent made the outcome impossible to measure.
         """
         episode = self._running()
         try:
@@ -358,7 +359,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         self.np_random.bit_generator.state = snapshot.random
 
     def close(self) -> None:
-        """Free what the environment holds, for instance a task source that it opened. Safe to repeat."""
+        """Free the environment's resources, for instance a task source that it opened. Safe to repeat."""
         if isinstance(self._opened, SupportsClose):
             self._opened.close()
 
@@ -474,7 +475,7 @@ def _unplayed(facts: Sequence[Evidence], n_turns: int) -> Evidence | None:
 
 
 def _answering(action: Action) -> str | None:
-    """The text of an action as an answer, which one without an end is not."""
+    """The text of an action as an answer; None for one that was cut off."""
     return None if action.cut_off else action.text
 
 

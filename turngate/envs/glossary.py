@@ -1,4 +1,4 @@
-"""What each name of evidence means that more than one place uses: the rewards that ship, and the environments.
+"""The meaning of each name of evidence that several places use: shipped rewards and environments.
 
 A name has one meaning and one form in every environment and reward. Environments declare what they record in
 ``TurnSpec.evidence`` and take their words from here; a reward reads the evidence of the names in its ``reads``.

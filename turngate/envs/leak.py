@@ -33,7 +33,7 @@ def held(text: str, secrets: Iterable[str], known: str = "") -> str:
 
     It stands there with its marks, as whole words (``stands``), or by its letters and digits in the same order,
     whatever marks and blanks lie between them: "**42** **apples**" and "42_appless" hold "42 apples". A secret with
-    operators or brackets says something else without them, so there the marks that it has count too.
+    operators or brackets means something else without them, so its marks count too.
     """
     shown, before = (_texts_without_tags(one) for one in (text, known))
     for secret in secrets:
@@ -91,7 +91,7 @@ class _Letters:
         return not cut and (edges >= 1 or self._length >= FREE_LETTERS)
 
     def _kept(self, text: str) -> list[tuple[str, bool, bool]]:
-        """What counts of a text: (letter, whether a word begins with it, whether one ends with it). A point
+        """The letters of a text that count: (letter, whether a word begins with it, whether one ends with it). A point
         or comma between digits divides no word."""
         folded = _folded(_ADDED.sub("", text))
         inside = [

@@ -169,8 +169,8 @@ def colours_of(task: Task) -> tuple[str, ...]:
 
 
 def lock_hints(colours: Sequence[str]) -> tuple[str, ...]:
-    """What can be told of a lock whose dials show ``colours``, from least to most; fewer than three levels for a lock
-    of a single colour."""
+    """The hints for a lock whose dials show ``colours``, from least to most; fewer than three levels for a lock of a
+    single colour."""
     shown = [colour for colour in COLOURS if colour in colours]
     useless = [key_of(colour) for colour in COLOURS if colour not in colours]
     takes = [f"{colour} takes {key_of(colour)}" for colour in shown]

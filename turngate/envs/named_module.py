@@ -1,4 +1,5 @@
-"""The module of an id ``module:namespace/Name-vN``: imported, or an error that says what was looked for and where."""
+"""The module of an id ``module:namespace/Name-vN``: imported, or an error that names the module and the folders that
+were searched."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def module_of_id(id: str) -> ModuleType:
 
 
 def _mend(name: str, id: str) -> str:
-    """What to write instead of a file, or of nothing, before the colon."""
+    """What to write before the colon, where there is a file or nothing."""
     path = PurePath(name.removesuffix(".py") or "MODULE")
     inside = not path.is_absolute() and ".." not in path.parts
     mend = f"write '{'.'.join(path.parts) if inside else path.name}:{id}'"
@@ -43,7 +44,7 @@ def _mend(name: str, id: str) -> str:
 
 
 def _beside(name: str) -> Iterator[str]:
-    """Modules and packages that lie where a missing one of this name would, in the current folder."""
+    """Modules and packages in the current folder at the place of a missing one of this name."""
     *above, _ = name.split(".")
     folder = Path(*above)
     found = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]

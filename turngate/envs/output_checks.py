@@ -1,9 +1,8 @@
-"""Checks what an environment hands over (observations, evidence) before it is recorded.
+"""Checks the observations and evidence of an environment before they are recorded.
 
 A value that cannot be recorded, such as an observation that is no text, raises ``Unfit``; ``TurnEnv`` turns it into an
 EnvError that names class and turn, and the episode is unusable; a whole number that grew too long (``TooLong``) ends it
-as the agent's fault. Where a value can be converted without changing what it
-says, it is converted and a note is kept:
+as the agent's fault. Where a value can be converted without changing its meaning, it is converted and a note is kept:
 
 * numpy scalars and arrays become Python numbers and lists;
 * lone surrogates, which neither tokenizers nor files accept, become ``?``;
@@ -39,7 +38,7 @@ class Unfit(Exception):
 
 
 class TooLong(Unfit):
-    """A whole number is too long to be recorded. What an agent asks for can bring that about."""
+    """A whole number is too long to be recorded. An agent's calls can cause that."""
 
 
 def observation(handed: object, note: Note, *, most: int) -> Observation:
@@ -107,13 +106,13 @@ def _fact(fact: object, note: Note) -> Evidence:
 
 
 def _is_short(seen: Observation, most: int) -> bool:
-    """Whether an observation without images is as nearly all are, so that nothing needs a closer look."""
+    """Fast check: whether an observation without images needs no conversion."""
     text, key = seen.text, seen.state_key
     return type(text) is str and type(key) is str and text.isascii() and key.isascii() and len(text) <= most
 
 
 def _are_plain(facts: tuple[object, ...]) -> bool:
-    """Whether facts are as nearly all are, so that nothing needs a closer look; environments hand over many."""
+    """Fast check: whether facts need no conversion; environments return many."""
     for fact in facts:
         if type(fact) is not Evidence or type(fact.name) is not str or not fact.name.isascii() or not fact.name:
             return False

@@ -2,9 +2,9 @@
 lead to where they led before.
 
 A thread that plays environments has a current folder apart from that of the process where the system allows it (Linux:
-``unshare(CLONE_FS)``, which needs no privilege, but which some containers forbid). Elsewhere the folder of the whole
-process is the environment's as long as one of its calls takes, and is put back after it; that is said once, because
-whatever another thread looks up by a relative path meanwhile is looked up there.
+``unshare(CLONE_FS)``, which needs no privilege, but which some containers forbid). Elsewhere the whole process is in
+the environment's folder during its calls and returns after each; a warning says so once, because other threads resolve
+relative paths in that folder meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def _unshared() -> bool:
 
 
 class OwnFolder:
-    """Where the code of one environment is: at first where its pool was made, later where it last went."""
+    """The current folder of one environment's code: at first that of its pool, later the one that it last changed
+    to."""
 
     def __init__(self) -> None:
         self._home = os.getcwd()

@@ -1,8 +1,8 @@
 """``turngate/Planned-v1``: another environment, in whose episodes the agent first writes a plan.
 
-PilotRL's roles in one episode: the policy plans in its first turn and then carries the plan out, in which it has its
-plan before it. So the plan is a turn like any other, with credit of its own, also in evaluation. ``stage`` says which
-turns are learned from: those that follow the plan (1), the plan (2), or all (3). Source: PilotRL (AdaPlan),
+PilotRL's roles in one episode: the policy plans in its first turn and then carries the plan out, with the plan in its
+context. So the plan is a turn like any other, with credit of its own, also in evaluation. ``stage`` says which turns
+are learned from: those that follow the plan (1), the plan (2), or all (3). Source: PilotRL (AdaPlan),
 https://arxiv.org/abs/2508.00344, reconstructed from its abstract.
 """
 
@@ -25,7 +25,7 @@ PLAN = "plan"
 """Name of the evidence that holds the text of the plan; None for one that cannot be used."""
 OF_PLANS = {PLAN: "the text of the plan; null: it is none", "planned": "whether the turn holds a plan"}
 Stage: TypeAlias = Literal[1, 2, 3]
-"""What is learned: to follow plans, to plan, or both."""
+"""Which turns are trained: those that follow the plan (1), the plan (2), or both (3)."""
 ENV_ID = "turngate/Planned-v1"
 MOST_LINES = 8
 """Most lines of a plan; a longer one is bloat, and does not count as one."""
@@ -95,14 +95,14 @@ class PlannedEnv(TurnEnv):
         self._measured: tuple[Evidence, ...] | None = None  # of the whole episode, once the environment has ended it
 
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
-        """What the environment shows first, and what is asked."""
+        """The environment's first observation, and the request for a plan."""
         seed, options = int(rng.integers(2**31)), {"task": task, "tool_format": self.tool_format}
         self._opening, _ = self._inner.reset(seed=seed, options=options)
         self._answer = self._measured = None
         return replace(self._opening, text=f"{self._opening.text}\n{ASK}")
 
     def act(self, action: Action) -> Outcome:
-        """The plan; then what the environment makes of an action."""
+        """Take the plan; after it, act in the environment."""
         if self._opening is not None:
             return self._planned(action)
         seen, _, terminated, truncated, info = self._inner.step(action)
@@ -113,7 +113,7 @@ class PlannedEnv(TurnEnv):
         return Outcome(observation=seen, evidence=of_turns, done=terminated, learned=self._stage in (1, 3))
 
     def verify(self) -> Iterable[Evidence]:
-        """What the environment measures of the whole episode."""
+        """The environment's measurements of the whole episode."""
         return self._shifted(self._inner.finish(Ending.MAX_TURNS)[1]) if self._measured is None else self._measured
 
     def answer(self) -> str | None:
@@ -152,7 +152,7 @@ class PlannedEnv(TurnEnv):
         self._inner.close()
 
     def _read(self, action: Action | str) -> Action:
-        """A plan calls no tool, so it is not read as if it did; what is none has a parse error."""
+        """A plan is not read for tool calls; a text that is no plan has a parse error."""
         if self._opening is None or not isinstance(action, str):
             return super()._read(action)
         readable = 1 <= len(_lines(action)) <= MOST_LINES
@@ -173,7 +173,8 @@ class PlannedEnv(TurnEnv):
         return Outcome(observation=shown, evidence=facts, learned=self._stage in (2, 3))
 
     def _shifted(self, info: Info) -> tuple[Evidence, ...]:
-        """What was measured, with turns counted from the plan on. Raises AgentFault where the agent broke it."""
+        """The environment's evidence, with turns counted from the plan on. Raises AgentFault where the agent broke
+        it."""
         found = []
         for fact in info["evidence"]:
             if fact.name == FAULT and info["ending"] is Ending.AGENT_FAULT:
@@ -190,7 +191,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _plan_of(actions: Sequence[str]) -> str:
-    """The tools in their order, each once where it follows itself: what a first plan may look like."""
+    """A simple plan: the tools in their order, repeated calls of one tool in a row once."""
     tools = [action.split(maxsplit=1)[0] for action in actions if action.split()]
     kept = [tool for place, tool in enumerate(tools) if place == 0 or tools[place - 1] != tool]
     return "\n".join(kept[:MOST_LINES])

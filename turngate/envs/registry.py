@@ -1,8 +1,8 @@
 """Environments by name: ``register`` stores data, ``make`` builds.
 
 The registry is gymnasium's own, so ``turngate.make("turngate/Sql-v1")`` and ``gymnasium.make("turngate/Sql-v1")`` are
-the same thing. What gymnasium leaves open is closed here: a taken id raises instead of being overwritten, every id
-carries a version, a misspelt id or argument is answered with the closest one, and plugins are loaded.
+the same thing. It is stricter than gymnasium: a taken id raises instead of being overwritten, every id carries a
+version, a misspelt id or argument is answered with the closest one, and plugins are loaded.
 
 A plugin is a package that declares an entry point in the group ``turngate.envs``, a callable that registers:
 
@@ -14,7 +14,7 @@ same.
 
 An environment of a single file needs no plugin. ``order:acme/Order-v0`` is the id ``acme/Order-v0``, once the module
 ``order`` is imported, also from the current folder. It is gymnasium's own form, and can be written wherever an id can;
-the environment, its tasks and what is said of it bear the id alone.
+the environment, its tasks and messages about it have the id alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Task sources: what gives an environment its tasks. Some generate task number ``i`` of a split, others hold a list.
+"""Task sources, which give an environment its tasks. Some generate task number ``i`` of a split, others hold a list.
 
 A config names a source as a part, ``tasks = {type = "spider", folder = "…"}``, and the environment opens it. The parts
 that ship are defined beside their environments (``sql/sources.py``, ``code/sources.py``).
@@ -73,8 +73,8 @@ class Relabels(Protocol):
     """A task source that can say what an episode has achieved instead of what it was asked for."""
 
     def achieved(self, task: Task, actions: Sequence[Action]) -> Task | None:
-        """A task that begins as ``task`` does, and that these actions solve; None if they changed nothing, or what
-        they did cannot be asked for. Its goal must not hold at the start."""
+        """A task that begins as ``task`` does, and that these actions solve; None if they changed nothing, or if no
+        task asks for their result. Its goal must not hold at the start."""
         ...
 
 
@@ -83,7 +83,7 @@ class SupportsClose(Protocol):
     """A task source that holds something until it is closed, such as a temporary folder."""
 
     def close(self) -> None:
-        """Free what the source holds. Safe to repeat."""
+        """Free the source's resources. Safe to repeat."""
         ...
 
 
@@ -95,7 +95,7 @@ class SupportsMarks(Protocol):
     """Names of the marks that solve a task: training and held-out tasks should not share them."""
 
     def marks(self, task: Task) -> Mapping[str, str]:
-        """What other tasks may have in common with this one, by name, such as the gold query."""
+        """Marks that other tasks may share with this one, by name, such as the gold query."""
         ...
 
 
@@ -169,7 +169,7 @@ class TasksBySplit:
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """What could not be used of the splits that have been read so far."""
+        """Unusable tasks of the splits that have been read so far."""
         return tuple(item for tasks in self._read.values() for item in tasks.dropped)
 
     def size(self, split: str) -> int:
@@ -312,7 +312,7 @@ class _TasksArgument(BaseModel):
 
 
 def part_of(tasks: TasksLike, default: TasksLike, env: str) -> TaskSourcePart | TaskSource:
-    """What the argument ``tasks`` of the environment ``env`` stands for: a part to open, or a source.
+    """The meaning of the argument ``tasks`` of the environment ``env``: a part to open, or a source.
 
     ``default``: that of the environment, for None. Raises ConfigError for a part that does not exist, has a wrong
     setting, or gives tasks of another kind than the default.

@@ -192,7 +192,7 @@ class ToolEnv(TurnEnv):
     def _carry_out(self, call: ToolCall) -> str:
         """Carry out one call and return its text. Its common facts come before those that the tool records."""
         tool = find(call.name, self.turn_spec.tools)
-        if tool is None:  # of a recorded action; what was read has been checked
+        if tool is None:  # of a recorded action; parsed calls have been checked
             return self._refused(unknown(call.name, self.turn_spec.tools))
         try:
             arguments, _ = typed(tool, call.arguments)

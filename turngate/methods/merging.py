@@ -1,13 +1,13 @@
 """Putting methods into a config, before it is validated.
 
-What the user wrote and what a method sets meet in one of four ways:
+The settings of a user and of a method are joined in one of four ways:
 
 * only one of them sets a key: it is taken;
 * both name a part for one key (``credit``, ``guide`` …), and not the same: refused, because one of them would be lost;
 * lists of parts (``examine``, ``auxiliary``, ``train.filters``, ``loss.penalties``, ``loss.correction``): the user's
   and the method's are joined, a part that both have once;
 * any other setting, and a part inside of a part (``examine.judge``): the user's counts, and a line at the start of the
-  run says what the method has instead.
+  run names the method's value.
 
 Two methods that set one key differently are refused, too.
 """
@@ -72,7 +72,7 @@ def with_names(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def blamed(message: str, methods: Sequence[MergedMethod]) -> str:
-    """What the methods need whose parts a refusal is about, "" if it is about none of them."""
+    """The needs of the methods whose parts a refusal is about; "" if it is about none of them."""
     found = [find(one.name) for one in methods]
     return "; ".join(_fits_not(method) for method in found if _is_about(message, method))
 
@@ -105,7 +105,7 @@ def _fits_not(method: Method) -> str:
 
 
 def _named(data: Mapping[str, object]) -> list[str]:
-    """The methods that are not merged yet. What is no name is left for validation to refuse."""
+    """The methods that are not merged yet. Values that are no names are left for validation to refuse."""
     value = data.get(KEY)
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) for one in listed):
@@ -114,7 +114,7 @@ def _named(data: Mapping[str, object]) -> list[str]:
 
 
 def _merged(own: Any, over: Any, path: str, method: str, instead: list[str]) -> Any:
-    """What counts of the user's value and the method's for one key; notes in ``instead`` where the user's differs."""
+    """The value that counts for one key, the user's or the method's; notes in ``instead`` where the user's differs."""
     if path in PART_LISTS:
         return _joined(own, over, path, method, instead)
     if path == "env":

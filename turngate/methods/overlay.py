@@ -1,4 +1,4 @@
-"""Overlays: where a method is looked up, and what stands in its file.
+"""Overlays: where a method is looked up, and the contents of its file.
 
 A file holds a table ``[method]``, the head, and beside it the settings of a config that make the method. Names are
 those of the files in this folder, of entry points of other packages (group ``turngate.methods``, whose object is the
@@ -41,7 +41,7 @@ KINDS: Mapping[str, str] = {
     "offline": "learning from recorded episodes",
     "stages": "several runs, each with the model of the one before",
 }
-"""Kinds in the order in which they are listed, and what methods of each change."""
+"""Kinds in the order in which they are listed, with what methods of each kind change."""
 assert tuple(KINDS) == get_args(Kind)
 NOT_MEASURED = "not measured"
 BEYOND = frozenset({"name", "folder", "seed", "model", "warm_start", "policy", "sink", "eval", "baselines", "rounds"})
@@ -50,7 +50,7 @@ BEYOND_IN_TRAIN = frozenset({"steps", "tasks_per_step", "group_size", "validatio
 
 
 class Head(BaseModel):
-    """What is said about a method: the table ``[method]`` of its file."""
+    """The description of a method: the table ``[method]`` of its file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     called: str = Field(min_length=1)
@@ -66,9 +66,9 @@ class Head(BaseModel):
     equation: str = ""
     """The paper's equation, in words or as text; "" where it has none."""
     left_out: str = ""
-    """What of the paper the overlay does not do; "" where nothing is known, beside what no overlay sets."""
+    """Parts of the paper that the overlay leaves out; "" where none is known, besides keys that no overlay sets."""
     needs: str = ""
-    """What it needs of the config or the environment; "": nothing that an ordinary run lacks."""
+    """Its requirements on the config or the environment; "": none that an ordinary run lacks."""
     measured: str = Field(pattern=rf"^(docs/[a-z_0-9]+\.md|{NOT_MEASURED})$")
     """The page of docs/ that measures it, or "not measured"."""
 

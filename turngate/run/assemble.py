@@ -118,18 +118,18 @@ def learning_run(
     control: str | None,
     answer: Answer | None,
 ) -> tuple[Run, Measuring | None]:
-    """A ``Run`` with all that learns from episodes, but with nothing that chooses, helps or examines what is played.
+    """A ``Run`` with the parts that learn from episodes, without curriculum, guide and examiners.
 
-    The second one measures under the model that training begins from, where something of the run compares with it.
+    The second result measures under the model that training begins from, where a part of the run compares with it.
     """
     sampler = rounded_for(config, copy.deepcopy(model))
     player = config.policy.player(sampler, chat)
     tolerance, rounding = tolerance_of(config, sampler), rounding_of(config, sampler)
-    del sampler  # what the policy needs of it, the policy has
+    del sampler  # the policy keeps what it needs of it
     reward_model = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
     at = config.train.reset_reference
     reset = Reset() if at is None else ReferenceReset(config, model, at=at)
-    learner = learner_of(config, model)  # which may put adapters into the model: copy it before
+    learner = learner_of(config, model)  # it may put adapters into the model: copy that before
     player.policy.expect(learner.weights)
     start = start_of(config, learner, model) if needs_reference(config) or asks_start(config) else None
     reference = start if needs_reference(config) else None

@@ -1,4 +1,4 @@
-"""The auxiliary losses of a run, with what they work with: the environments' solutions, a way to play, and teachers."""
+"""The auxiliary losses of a run, with the environments' solutions, a way to play, and teachers."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 After the step's checkpoint is written: play, write the weights into ``best/step=000012/`` if they are the best so far,
 then the line of ``validation.json``, then delete weights that no checkpoint would need. A process that is killed
-between any two of these plays the same episodes again when it goes on, and writes what it would have written.
+between any two of these plays the same episodes again when it goes on, and writes the same files.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _end_with(alive: Connection) -> None:
     """Wait until the pipe closes, then end this process and all of its group."""
     with suppress(EOFError, OSError):
         alive.recv_bytes()
-    # to the main thread, so that it wakes from whatever it waits for
+    # to the main thread, so that it wakes from any wait
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
     time.sleep(END_S)
     os.killpg(0, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Go on from a turn of recorded episodes with another policy: what would it have done from there?
 
 The recorded actions up to the turn are given to the run's own environment, which begins as it did then; the policy
-samples the rest. Their tokens are written anew in the policy's chat format and marked as given.
+samples the rest. The recorded turns are tokenised again in the policy's chat format and marked as given.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def _scored(
 
 
 def _check(recorded: Trajectory, continued: Trajectory, turn: int) -> None:
-    """Raise ReplayRefused where the given turns led elsewhere than they did."""
+    """Raise ReplayRefused where the given turns led to other observations than the recorded ones."""
     pairs = zip(recorded.turns[: turn + 1], continued.turns[: turn + 1], strict=False)
     for number, (one, other) in enumerate(pairs):
         if one.observation != other.observation:

@@ -1,4 +1,4 @@
-"""Credit in a run: the rule, also under a negative control, and what measures the columns that the rule reads."""
+"""Credit in a run: the rule, also under a negative control, and the signals that measure the columns it reads."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class RecordedRule:
     filters: Mapping[str, Filter]
     alone: bool = False
     joined: str = ""
-    """What is missing in the groups: the replay part whose recorded episodes were compared with them; "" for none."""
+    """The replay part whose recorded episodes were compared with these groups and are missing here; "" for none."""
 
     @property
     def note(self) -> str:
-        """What has to be known of credit that is computed again; "" for nothing."""
+        """A caveat about credit that is computed again; "" for none."""
         return self.joined and (
             f"episodes.replay '{self.joined}' let recorded episodes join these groups, which are not recorded with "
             "them: credit is that of the fresh episodes alone, not what was learned from"
@@ -114,7 +114,7 @@ def signals_of(
     answer: Answer | None,
     scorer: Measuring | None = None,
 ) -> Signals:
-    """What measures the columns that the credit rule reads beyond payments, and those that the loss reads.
+    """The signals for the columns that the credit rule reads beyond payments, and for those that the loss reads.
 
     ``reward_model`` is the learner of an implicit reward model; it is given if ``trains_reward_model`` is true.
     ``reference`` measures under the model that training begins from; it is given if ``needs_reference`` is
@@ -155,8 +155,8 @@ def signals_of(
 def _seen(config: Config, control: str | None, table: TurnTable) -> TurnTable:
     """The table as credit rule and critic see it: with the KL penalty taken off the rewards, if that is set.
 
-    Under the controls ``random_reward`` and ``shuffled_reward`` the rewards are false. The KL penalty is none of them:
-    it stays with the turns that it is about.
+    Under the controls ``random_reward`` and ``shuffled_reward`` the rewards are false. The KL penalty stays true: it
+    stays with the turns that it is about.
     """
     if control == "random_reward":
         table = random_reward(table, _seed_of(table, config, "coin"))
@@ -182,7 +182,8 @@ def needs_reference(config: Config) -> bool:
 
 
 def answer_of(config: Config, environments: Environments) -> Answer | None:
-    """What gives the right answer of a task, for rules that read how likely the policy finds it; None for other rules.
+    """A function from a task to its right answer, for rules that read how likely the policy finds it; None for other
+    rules.
 
     Raises ConfigError if neither ``signals.answer`` nor an oracle gives the answer.
     """

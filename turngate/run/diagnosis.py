@@ -1,7 +1,7 @@
 """What a run would do with its model, found before anything is trained and without weights: ``turngate doctor``.
 
 Settings, model and environment are read by the code that the run itself uses (``outlined``, ``PolicyPart.chat``,
-``Job``, ``check_room``), so what is refused here is what ``turngate train`` would refuse, and for the same reason.
+``Job``, ``check_room``), so it refuses what ``turngate train`` would refuse, and for the same reason.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HELP = {
     SAMPLER_PASS: "lower policy.concurrency",
     "key-value cache": "lower policy.concurrency or policy.context",
 }
-"""What makes a share of the memory smaller; of the others only a smaller model does."""
+"""By share of the memory, the setting that makes it smaller; the other shares need a smaller model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class DoctorLine:
 
 
 def findings(config: Config) -> Iterator[DoctorLine]:
-    """What is found, in the order of a run. Ends where what follows could not be known without what is refused."""
+    """The findings, in the order of a run. Ends at a refusal without which the next ones cannot be known."""
     if not isinstance(config.model, str):
         raise ConfigError("model is a table for a new model; name one that exists: a folder, or a name of the hub")
     try:

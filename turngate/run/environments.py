@@ -264,7 +264,7 @@ def builder(section: EnvSection) -> Callable[[], TurnEnv]:
 
 
 def accept(rubric: Rubric, label: str, *, allow_unsafe: bool) -> str:
-    """Check that a rubric is safe; returns "" if it is, and what is unsafe about it if ``allow_unsafe`` permits that.
+    """Check that a rubric is safe; returns "" if it is, and the reason why not if ``allow_unsafe`` permits that.
 
     Raises ConfigError for an unsafe rubric, with an episode that shows the problem, and for an ``allow_unsafe`` that
     has no effect because the rubric is safe.

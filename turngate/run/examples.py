@@ -62,7 +62,7 @@ def _check_file(environments: Environments, shown: Demonstrations, path: Path) -
 
 
 def tried_for_examples(policy: PolicyPart) -> int:
-    """Of how many tasks of each environment, the first ones, examples are made."""
+    """How many of the first tasks of each environment examples are made of."""
     return _TRIED * policy.examples if isinstance(policy.examples, int) else 0
 
 

@@ -1,9 +1,9 @@
 """Whether anything in a run records the evidence that its rubrics, filters, guide and credit rule read.
 
-A component that nobody feeds is paid nothing in silence. Evidence comes from the environment, which declares it in
-``TurnSpec.evidence``, and from examiners. What is missing there is looked for in one episode of the oracle. After that
-a declared environment refuses the rubric at once. Where nothing is declared, a fact may still be recorded now and then,
-so the first step decides: a run in which a component had no fact by then stops.
+A component without evidence would silently pay nothing. Evidence comes from the environment, which declares it in
+``TurnSpec.evidence``, and from examiners. Evidence that neither has is looked for in one episode of the oracle. After
+that a declared environment refuses the rubric at once. Where nothing is declared, a fact may still be recorded now and
+then, so the first step decides: a run in which a component had no fact by then stops.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALWAYS = frozenset({ANSWER, FAULT})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfed:
     """Components of one rubric for which nothing was recorded in the oracle's episode either, by an environment that
-    does not declare its evidence. ``recorded``: what is known to be recorded."""
+    does not declare its evidence. ``recorded``: the evidence that is known to be recorded."""
 
     label: str
     rubric: Rubric
@@ -39,7 +39,7 @@ class Unfed:
 
 
 def check_feeders(config: Config, environments: Environments) -> list[Unfed]:
-    """Raise ConfigError for evidence that is read and that nothing in the run records, with who reads it.
+    """Raise ConfigError for evidence that a part reads and nothing in the run records; it names the part.
 
     Returns the rubrics of which only episodes can show it: give them to ``check_first_step``.
     """
@@ -64,8 +64,8 @@ def check_feeders(config: Config, environments: Environments) -> list[Unfed]:
 def check_first_step(unfed: Iterable[Unfed], played: Iterable[ScoredGroup]) -> None:
     """Raise RunError for a component or gate of ``unfed`` for which no episode of ``played`` has a fact.
 
-    A gate may read what is recorded only if something happens, so such evidence of gates (``Gate.occasional``) is left
-    out, as in ``turngate rescore``.
+    A gate may read facts that are recorded only on certain events, so such evidence of gates (``Gate.occasional``) is
+    left out, as in ``turngate rescore``.
     """
     n_episodes, names = dict[str, int](), dict[str, set[str]]()
     for group in played:
@@ -106,8 +106,8 @@ def _written(examiners: Iterable[Examiner], label: str) -> set[str]:
 
 
 def _played(env: TurnEnv, task: Task) -> set[str]:
-    """The names of what the oracle's episode records, as far as it comes; none where there is no oracle, and where an
-    episode reaches the outside world, which a check must not do."""
+    """The names of what the oracle's episode records, as far as the episode gets; none where there is no oracle, and
+    where an episode reaches the outside world, which a check must not do."""
     names = set[str]()
     if not env.turn_spec.has_oracle or env.turn_spec.side_effects == "external":
         return names
@@ -120,13 +120,13 @@ def _played(env: TurnEnv, task: Task) -> set[str]:
                 names.update(fact.name for fact in info["evidence"])
                 if terminated or truncated:
                     break
-    except (Exception, SystemExit) as error:  # what is wrong with an oracle is an error where its episodes are needed
+    except (Exception, SystemExit) as error:  # a broken oracle is an error where its episodes are needed
         _log.info("the oracle of task '%s' broke while it showed what is recorded: %s", task.id, error)
     return names
 
 
 def _problem(unfed: Mapping[str, Collection[str]], recorded: Collection[str], name: str = "") -> str:
-    """What is missing in words, the nearest name, and what there is."""
+    """The missing evidence in words, the nearest name, and the names that there are."""
     reader, missing = next(iter(unfed.items()), ("", (name,)))
     reads = f", which '{reader}' reads" if reader else ""
     names = " and ".join(f"'{one}'" for one in missing)

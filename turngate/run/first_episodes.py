@@ -34,7 +34,7 @@ class FirstEpisodes:
         return sum(solved(score) for group in self.groups for score in group.scores)
 
     def advice(self) -> Iterator[str]:
-        """What would help, a line each."""
+        """Advice, a line each."""
         actions = [turn.action for trajectory in self.trajectories for turn in trajectory.turns]
         without = sum(not action.calls for action in actions)
         cut_off = sum(action.cut_off for action in actions)
@@ -76,7 +76,7 @@ async def first_episodes(config: Config, environments: Environments, n_tasks: in
 
 
 def understood(action: Action) -> str:
-    """What was read of a turn, in a line."""
+    """The action that was read in a turn, in a line."""
     if action.calls:
         return "; ".join(f"{call.name} {dict(call.arguments)}" for call in action.calls)
     return f"nothing: {action.parse_error}" if action.parse_error else "speech, no call"

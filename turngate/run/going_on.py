@@ -15,7 +15,7 @@ from turngate.trainer.evaluation.evaluations_file import WITH_MEMORY, forget_eva
 
 STEPS, ROUNDS = "train.steps", "rounds"
 FREE = frozenset({"sink", "folder", "name"})
-"""Keys that change nothing in a run but where its metrics are sent and where it lies."""
+"""Keys that change only where the metrics of a run are sent and where its folder is."""
 MOST_NAMED = 5
 
 
@@ -71,7 +71,7 @@ def _other_settings(folder: RunFolder, old: Leaves, new: Leaves, changed: Sequen
 
 
 def refuse_gaps(folder: RunFolder, last: int, *, plays: bool) -> None:
-    """Raise StoreError if metrics or episodes of steps up to ``last``, which are done, are not there any more.
+    """Raise StoreError if metrics or episodes of the finished steps up to ``last`` are missing.
 
     ``plays``: whether steps play episodes, which are then recorded. Of the metrics the last line alone may be lost,
     because a crash of the machine can tear it.

@@ -1,4 +1,4 @@
-"""What the environments of a run say about their tasks, for the guide of its training."""
+"""Hints, solutions and secrets of a run's environments, for the guide of its training."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Job:
             raise
 
     def run(self) -> None:
-        """Do whatever of the run is not done yet. Can be called once, because it closes the environments at the end."""
+        """Do the rest of the run. Can be called once, because it closes the environments at the end."""
         with self.environments, locked_run(self.folder):
             self._write_config()
             self._repair()
@@ -222,7 +222,7 @@ class Job:
         return chain.from_iterable(store.read(step) for step in store.steps(None))
 
     async def _evaluate(self, run: Run, phase: str, memory: Callable[[Task], Recalled] | None = None) -> None:
-        """Evaluate without hints, sampled and greedy, on every split; skips what is recorded."""
+        """Evaluate without hints, sampled and greedy, on every split; skips recorded evaluations."""
         finished = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
         config = self.config
         for label, split, named in self._splits():
@@ -318,7 +318,8 @@ class Job:
             validation_tasks(config, self.environments, config.train.validation, STEPS_KEY)
 
     def _compared(self, *, strict: bool) -> list[SplitOverlap] | None:
-        """What the evaluated splits share with training; None where it was told: in controls, in a run that goes on."""
+        """What the evaluated splits share with training; None where this was reported before: in controls, in a resumed
+        run."""
         if self.control or (self.folder.has_begun and not strict):
             return None
         overlaps = list(split_overlaps(self.config, self.environments))

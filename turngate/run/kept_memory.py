@@ -1,4 +1,4 @@
-"""The experience memory that a run kept in its ``memory.json``, which may come from elsewhere, so it is not trusted."""
+"""The experience memory of a run in its ``memory.json``; the file may come from elsewhere, so it is not trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rubrics of a recorded run, as far as they can be had on this machine."""
+"""The rubrics of a recorded run, as far as this machine can load them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from turngate.run.environments import Environments
 
 
 def known_rubrics(config: Config) -> Mapping[str, Rubric | str]:
-    """By environment its rubric, or why it cannot be had here: to describe it takes no Docker and no data files."""
+    """By environment, its rubric or why it cannot be loaded here; describing it needs neither Docker nor data files."""
     found: dict[str, Rubric | str] = {}
     for section in config.env:
         try:

@@ -52,7 +52,7 @@ def sampler_precision(config: Config) -> Precision:
 
 
 def tolerance_of(config: Config, sampler: LanguageModel) -> float:
-    """``learner.tolerance``; left out, what the coarser precision of sampler and learner needs."""
+    """``learner.tolerance``; left out, the default for the coarser precision of sampler and learner."""
     asked = config.learner.tolerance
     return max(TOLERANCES[one] for one in _precisions(config, sampler)) if asked is None else asked
 
@@ -70,7 +70,7 @@ def rounding_of(config: Config, sampler: LanguageModel) -> str:
 
 
 def _precisions(config: Config, sampler: LanguageModel) -> tuple[str, str]:
-    """What the sampler computes in, and what the learner does."""
+    """The precisions of sampler and learner."""
     from turngate.agents.policies.forward import precision_of
 
     weight = next(sampler.parameters())
@@ -94,15 +94,15 @@ def start_of(config: Config, learner: Learner, model: LanguageModel) -> Measurin
 
 
 def scorer_of(config: Config, tokenizer: Tokenizer) -> Measuring | None:
-    """What measures under the scorer that was fitted before (``reward_model.fitted``); None where there is none."""
+    """A ``Measuring`` of the scorer that was fitted before (``reward_model.fitted``); None where there is none."""
     name = None if config.reward_model is None else config.reward_model.fitted
     return None if name is None else frozen_measuring(config, name, tokenizer, what="reward model")
 
 
 def frozen_measuring(config: Config, name: str, tokenizer: Tokenizer, *, what: str) -> Measuring:
-    """What measures under another model, which is never updated, at the sampler's temperature.
+    """A ``Measuring`` of another model, which is never updated, at the sampler's temperature.
 
-    ``what`` it is to the run, for the message. Raises ConfigError where it has another tokenizer than the policy.
+    ``what``: its role in the run, for the message. Raises ConfigError where it has another tokenizer than the policy.
     """
     model, own = load_model(name)
     if _sample(own) != _sample(tokenizer):
@@ -111,7 +111,7 @@ def frozen_measuring(config: Config, name: str, tokenizer: Tokenizer, *, what: s
 
 
 def _sample(tokenizer: Tokenizer) -> tuple[object, ...]:
-    """What two tokenizers agree on if they are the same: their tokens, as far as a text of their own shows them."""
+    """A fingerprint of a tokenizer: its tokens, as far as a text of its own shows them."""
     said = tokenizer(str(tokenizer.chat_template), add_special_tokens=False)["input_ids"]
     return len(tokenizer), dict(tokenizer.get_added_vocab()), list(said)
 

@@ -1,4 +1,4 @@
-"""The event loop of a run. It ends when the run ends, even if an examiner or environment still waits for something."""
+"""The event loop of a run. It ends when the run ends, even if an examiner or environment is still waiting."""
 
 from __future__ import annotations
 

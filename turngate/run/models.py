@@ -37,7 +37,7 @@ def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
 
 
 def outlined(name: str) -> tuple[LanguageModel, Tokenizer]:
-    """What ``load_model`` would return but for the weights, which are not read. Raises ConfigError, MissingExtra."""
+    """As ``load_model``, but without weights, which are not read. Raises ConfigError, MissingExtra."""
     require_torch()
     from turngate.agents import tiny
 
@@ -108,7 +108,7 @@ def save_adapter(
     """Write the trained ``adapter`` as ``peft`` reads it, with the tokenizer and the settings of generation of
     ``model``, and ``card`` as README.md.
 
-    ``base``: folder or name of the model that it belongs to, for whoever loads it. Raises WriteError, as ``save_model``
+    ``base``: folder or name of the model that it belongs to, which a loader needs. Raises WriteError, as ``save_model``
     does.
     """
     settings: Any = getattr(model, "generation_config", None)
@@ -181,7 +181,7 @@ def kept_weights(weights: Weights) -> Weights:
 
 
 def put_weights(model: LanguageModel, weights: Weights) -> None:
-    """Copy ``weights`` into the model, so that what measures with it does so with them.
+    """Copy ``weights`` into the model, so that everything that measures with the model uses them.
 
     One with adapters or in shards knows its weights by other names, or keeps them elsewhere, and stays as it is.
     """

@@ -1,8 +1,9 @@
 """How much memory a run needs, estimated from the sizes of its model and its settings, before anything is loaded.
 
-Weights, gradients, optimizer and caches are counted exactly. What a pass keeps for its gradient is an estimate: the
-numbers per token below were read off torch's allocator for dense models (tests/run/test_needed_memory.py holds them to
-15 %); mixtures of experts and capped scores are rougher. Activations of learner and sampler are not alive together.
+Weights, gradients, optimizer and caches are counted exactly. The memory that a pass keeps for its gradient is an
+estimate: the numbers per token below were read off torch's allocator for dense models (tests/run/test_needed_memory.py
+holds them to 15 %); mixtures of experts and capped scores are rougher. Learner and sampler never hold their activations
+at the same time.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def adapter_weights(model: LanguageModel, lora: Lora) -> int:
 
 
 def needed_memory(size: ModelSize, use: MemoryUse) -> dict[str, int]:
-    """Bytes by what needs them, in the order in which they are told. Their sum, with the larger of the two passes
+    """Bytes by their purpose, in the order in which they are printed. Their sum, with the larger of the two passes
     alone, is the most that is needed at once (``most_at_once``)."""
     models = size.weights * use.trained
     learned = models if use.adapters is None else models - size.weights + use.adapters

@@ -85,7 +85,8 @@ def evaluated_too(config: Config, environments: Environments, recorded: Recorded
 def source_of(
     config: Config, recorded: RecordedEpisodes | None, *, learner: Learner, chat: Chat, model: LanguageModel
 ) -> EpisodeSource:
-    """The opened source. Raises ConfigError for episodes that the model would not be shown as they are recorded."""
+    """The opened source. Raises ConfigError for episodes that the model's chat format would show otherwise than they
+    are recorded."""
     if recorded is None:
         return PlayedEpisodes()
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -146,7 +147,7 @@ def _check_guided(config: Config, recorded: RecordedEpisodes) -> None:
 
 
 def _check_evidence(environments: Environments, recorded: RecordedEpisodes) -> None:
-    """Raise ConfigError for a rubric that reads what none of the recorded episodes has."""
+    """Raise ConfigError for a rubric that reads facts which none of the recorded episodes has."""
     for label, names in recorded.evidence.items():
         rubric = environments.rubrics[label]
         unfed = rubric.unfed(names | rubric.occasional)

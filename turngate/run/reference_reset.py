@@ -1,4 +1,4 @@
-"""A reference that is replaced in the middle of a run: from then on the policy is kept near another one."""
+"""A reference that is replaced in the middle of a run by the policy of that step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Learn again from the recorded episodes of a training step, from the checkpoint before it, and compare bit for bit.
 
 The update is the very function that trained (``turngate.trainer.step.update``): filters, signals, credit, packing and
-the learner. What the step itself knew and the store does not hold is refused by its name.
+the learner. Inputs of the step that the store does not hold are refused by name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OF_THE_SAMPLER = "canary/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A number, or an array of numbers, that is another one: both sides in words."""
+    """A number, or an array of numbers, that differs: both sides in words."""
 
     name: str
     recorded: str
@@ -63,7 +63,7 @@ def replay_update_of(folder: RunFolder, config: Config, step: int) -> ReplayedUp
 
 
 def refuse_unrecorded(config: Config) -> None:
-    """Raise ReplayRefused for what a step learns from and no store holds."""
+    """Raise ReplayRefused for inputs of a step that no store holds."""
     if config.episodes.type != "played":
         raise ReplayRefused(
             f'the run learned from episodes that it did not play (episodes.type = "{config.episodes.type}"), which are '
@@ -210,7 +210,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _told(one: Any, other: Any) -> str:
-    """A value in words; of an array how far it is from the other."""
+    """A value in words; for an array, how far it is from the other."""
     import torch
 
     if not isinstance(one, torch.Tensor):

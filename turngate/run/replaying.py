@@ -1,8 +1,8 @@
-"""Carry out the recorded actions of a run again, in the run's own environments, and compare what they lead to.
+"""Carry out the recorded actions of a run again, in the run's own environments, and compare the results.
 
-Who took a turn does not matter: sampled turns, given ones and those of branches are carried out alike. The environment
-is reset with the task and the seed of the episode; a branch begins as the episode did that it left. The scores are made
-again by the run's rubric, from the facts that the replay measured and those that examiners recorded.
+Sampled turns, given ones and those of branches are carried out alike. The environment is reset with the task and the
+seed of the episode; a branch begins as the episode did that it left. The scores are made again by the run's rubric,
+from the facts that the replay measured and those that examiners recorded.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EpisodeReplay:
 
 @dataclass(slots=True, kw_only=True)
 class ReplayCounts:
-    """What came of all episodes: ``left_out`` counts those that were not replayed, by the reason."""
+    """The results of all episodes: ``left_out`` counts those that were not replayed, by the reason."""
 
     identical: int = 0
     diverged: list[EpisodeReplay] = field(default_factory=list)
@@ -105,7 +105,7 @@ def tool_format_of(run: RunFolder, config: Config) -> str:
 
 
 def refuse_outside(environments: Environments, tasks: Sequence[Task]) -> None:
-    """Raise ReplayRefused for the first task whose environment depends on something that cannot be had again."""
+    """Raise ReplayRefused for the first task whose environment depends on something that cannot be restored."""
     for task in tasks:
         if reason := environments.of(task).outside(task):
             raise ReplayRefused(
@@ -117,9 +117,9 @@ def refuse_outside(environments: Environments, tasks: Sequence[Task]) -> None:
 def recorded_episodes(
     environments: Environments, groups: Sequence[ScoredGroup], known: Mapping[str, Trajectory]
 ) -> list[ReplayableEpisode]:
-    """The episodes of ``groups`` with what is needed to begin them again. ``known``: all episodes of the step, by id.
+    """The episodes of ``groups`` with the data to begin them again. ``known``: all episodes of the step, by id.
 
-    Raises ReplayRefused for a task that is not there any more, or asks something else.
+    Raises ReplayRefused for a task that no longer exists, or asks something else.
     """
     tasks = {group.task.id: _found(environments, group.task) for group in groups}
     refuse_outside(environments, list(tasks.values()))
@@ -152,7 +152,7 @@ def first_seed(one: Trajectory, known: Mapping[str, Trajectory]) -> int | None:
 
 
 async def carried_out(world: World, episode: ReplayableEpisode, tool_format: str) -> Replayed:
-    """Carry out the actions of an episode, and cut it short where it was. Whatever breaks is in the result."""
+    """Carry out the actions of an episode, and cut it short where it was. An error is part of the result."""
     turns, evidence = list[Turn](), list[Evidence]()
     try:
         ending = await _acted(world, episode, tool_format, turns, evidence)

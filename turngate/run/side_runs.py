@@ -31,7 +31,7 @@ class SideRun:
 
     config: Config
     title: str
-    """What is printed when it begins."""
+    """The line that is printed when it begins."""
     control: str | None = None
     """Name of the control; None for a baseline."""
     start: RunFolder | None = None
@@ -48,7 +48,7 @@ class SideRun:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"{'control' if self.control else 'baseline'} '{self.config.name}'"
 
     @property
@@ -82,7 +82,7 @@ def side_runs(config: Config, run: RunFolder) -> Iterator[SideRun]:
 
 
 Make = Callable[[SideRun, Console], None]
-"""Makes a side run, or what is left of it, and prints to the console. Other processes import it by its name."""
+"""Makes a side run, or the rest of it, and prints to the console. Other processes import it by its name."""
 
 
 class SideRuns:
@@ -118,7 +118,7 @@ class SideRuns:
             self._made.append(DaemonThreads().submit(self._made_elsewhere, one))
 
     def finish(self) -> None:
-        """Make what is left, now that the run itself has ended. Raises RunError if a process failed."""
+        """Make the remaining ones, now that the run itself has ended. Raises RunError if a process failed."""
         self.begin()
         self._places.release()  # that of the run itself
         wait_for(self._made)
@@ -132,7 +132,7 @@ class SideRuns:
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._is_over = True
-            self._places.release(len(self._made) + 1)  # nobody waits for a place any more
+            self._places.release(len(self._made) + 1)  # no thread waits for a place any more
         for process in self._processes:
             process.end()
         for process in self._processes:

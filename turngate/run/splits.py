@@ -1,4 +1,4 @@
-"""Whether what is evaluated is apart from what was trained on: counted before any work, told with the results."""
+"""Whether evaluated tasks also occur in training: counted before any work, reported with the results."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def split_overlaps(config: Config, environments: Environments) -> Iterator[Split
 
 
 def overlaps_with_run(model: str, config: Config, environments: Environments) -> tuple[list[SplitOverlap], list[str]]:
-    """What the splits that ``config`` evaluates share with what ``model`` was trained on, and lines on what is unknown.
+    """What the splits that ``config`` evaluates share with the training tasks of ``model``, and lines on unknown cases.
 
-    What it was trained on is known of the model of a run, RUN/model or RUN/warm_start: the run's config says it.
+    The training tasks are known for the model of a run, RUN/model or RUN/warm_start: the run's config names them.
     """
     run = RunFolder(Path(model).parent)
     if not (run.exists and Path(model) in (run.model, run.warm_start)):

@@ -47,7 +47,7 @@ class TrainingEnd:
         return bool(self.reason)
 
     def line(self) -> str:
-        """What became of ``until``, in words; "" without one. Raises RunError for a metric that no step had."""
+        """The outcome of ``until``, in words; "" without one. Raises RunError for a metric that no step had."""
         if self._until is None:
             return ""
         self._refuse_unknown(self._until)

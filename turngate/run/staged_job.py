@@ -1,8 +1,8 @@
 """A run of stages: each is an ordinary run in a folder of its own, made one after the other.
 
-A stage is over when its model is there and is another one than it began from, so the same command goes on in the stage
-where a killed one stopped: that one goes on as any run does, and nothing passes from one to the next but what is on
-disk, the model and the recorded episodes. A stage that changed nothing stops the run each time, by its name.
+A stage is over when its model is there and differs from the one that it began from. So the same command goes on in the
+stage where a killed one stopped, as with any run; only files on disk, the model and the recorded episodes, pass from
+one stage to the next. A stage that changed nothing stops the run each time; the error names it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from turngate.types import Metrics
 class StagedJob:
     """The work on a run of stages. ``strict``: see ``Job``.
 
-    The constructor does no work, but raises ConfigError for what in the settings of any stage does not fit the
-    environments that it names, and where several processes were started.
+    The constructor does no work, but raises ConfigError for settings of any stage that do not fit the environments that
+    it names, and where several processes were started.
     """
 
     def __init__(self, config: Config, console: Console, *, strict: bool = False) -> None:
@@ -58,7 +58,7 @@ class StagedJob:
                     fit_of(settings, environments, unmade=models)
 
     def run(self) -> None:
-        """Make what is left of the stages, and copy the last one's model."""
+        """Make the remaining stages, and copy the last one's model."""
         with locked_run(self.folder):
             self._write_config()
             self._refuse_gaps()
@@ -76,11 +76,11 @@ class StagedJob:
                 Job(settings, self.console, strict=self._strict, until=stage.until).run()
         after = self._stages[stage.number : stage.number + 1]
         followed = any(one.folder.has_begun for one, _ in after) or (not after and self.folder.is_complete)
-        if not followed:  # else that was found before
+        if not followed:  # else it was checked before
             refuse_unchanged(run, settings)
 
     def _refuse_gaps(self) -> None:
-        """Raise ConfigError where a later stage has begun with what an earlier one, which is not there, had made."""
+        """Raise ConfigError where a later stage began with the model of an earlier one that is not there any more."""
         open_ = [stage for stage, _ in self._stages if not stage.folder.is_complete]
         later = [stage for stage, _ in self._stages if open_ and stage.number > open_[0].number]
         if made := [stage for stage in later if stage.folder.has_begun]:

@@ -18,7 +18,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Stopped(Interruption):
     """A signal asked the command to end. It is no Exception, so that code which expects errors does not catch it.
 
-    ``advice`` says what is safe on disk and how to go on; "" where the command leaves nothing to go on with.
+    ``advice`` says which work is safe on disk and how to go on; "" where the command cannot be resumed.
     """
 
     def __init__(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""The policy that a name stands for: to judge it by recorded episodes, or to let it go on with them."""
+"""The policy that a name stands for, to evaluate it on recorded episodes or to let it continue them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRAINING = "train"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPolicy:
-    """``measuring`` gives the log-probabilities of the model under ``sampling``; ``chat`` is what it would be shown.
+    """``measuring`` gives the log-probabilities of the model under ``sampling``; ``chat`` is its chat format.
 
     ``context``: most tokens that the model has positions for; None = not known. ``label`` says which model it is.
     """

@@ -37,7 +37,7 @@ KEY = "warm_start.validation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationTasks:
-    """The tasks of each environment, and how many more there are whose question is evaluated: these are left out."""
+    """The tasks of each environment, and how many more were left out because their question is evaluated."""
 
     by_env: dict[str, list[Task]]
     left_out: int
@@ -51,7 +51,7 @@ class ValidationTasks:
 def validation_tasks(
     config: Config, environments: Environments, section: ValidationTasksSection, key: str = KEY
 ) -> ValidationTasks:
-    """The tasks of ``section.split`` that follow those of its evaluation, so that test tasks choose nothing.
+    """The tasks of ``section.split`` that follow those of its evaluation, so that no choice depends on test tasks.
 
     ``key`` is that of the section, for messages. Tasks that ask what an evaluated task asks are left out. Raises
     ConfigError for a split that is trained on, for one that has too few tasks, and if no task is left.

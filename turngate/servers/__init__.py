@@ -1,9 +1,10 @@
-"""Servers that are asked: judges, users, policies, retrieval servers, MCP servers, and what counts as one that is down.
+"""Servers that are asked: judges, users, policies, retrieval servers, MCP servers, and which errors mean that one is
+down.
 
 ``http_client`` the one HTTP client · ``loop_thread`` an event loop for callers that cannot await
 
-A server that answers badly is as good as one that does not answer: it is asked again, counted, and what was to happen
-then happens. It is never the fault of the environment that asked.
+A server that answers badly is treated as one that does not answer: it is asked again and counted, and then the caller's
+rule for a missing answer applies. It is never the fault of the environment that asked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ MOST_BYTES = 16_000_000
 """Largest answer of a server that is read."""
 
 _CLIENTS = frozenset(("http", "httpx2", "httpcore2", "h11", "mcp", "anyio", "pydantic_core"))
-"""Packages whose errors tell of a server: those that speak HTTP, and those that read what it sends."""
+"""Packages whose errors are about a server: those that speak HTTP, and those that read its answers."""
 _MEANT = (OSError, EOFError, ValueError, RecursionError, OverflowError)
 """No connection, none in time, or one that ended (OSError, EOFError); no HTTP, JSON or UTF-8, numbers without end."""
 

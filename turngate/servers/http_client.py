@@ -1,7 +1,7 @@
-"""The one HTTP client: what it accepts of a server is the same for all that are asked.
+"""The one HTTP client: it treats the answers of all servers alike.
 
 An answer has ``MOST_BYTES`` at most and comes uncompressed, so that a small one cannot become a large one. No
-redirection is followed, and no cookie kept: what one answer sets would change, or spoil, all requests after it.
+redirection is followed, and no cookie kept: one answer could otherwise change, or spoil, all requests after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from turngate.types import JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """``text``: the body as UTF-8, without a byte order mark and with U+FFFD for what is none. ``retry_after``: the
+    """``text``: the body as UTF-8, without a byte order mark and with U+FFFD for invalid bytes. ``retry_after``: the
     header of that name."""
 
     status: int
@@ -92,7 +92,7 @@ def bounded_client(
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """What servers' certificates are checked against: read once, which takes 50 ms."""
+    """The authorities that servers' certificates are checked against: read once, which takes 50 ms."""
     return httpx2.create_ssl_context()
 
 

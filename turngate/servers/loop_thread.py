@@ -22,11 +22,11 @@ class LoopThread:
         weakref.finalize(self, _stop, self._loop)
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """What ``work`` returns or raises. It bounds its own time."""
+        """The result or error of ``work``, which bounds its own time."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        """End the thread; what still runs in it is cancelled. Safe to repeat."""
+        """End the thread; tasks that still run in it are cancelled. Safe to repeat."""
         _stop(self._loop)
         self._thread.join()
 

@@ -9,9 +9,9 @@ the thread                     update on 1  │  version 1  update on 2  │  �
 ===========  ================  ========================  ================
 
 So step 1 is on-policy, and every later one was sampled by weights one update older than those that learn from it: its
-age is 1 and never more. Everything meets at one fixed point: step s + 1 is played between the publishing of versions
-s − 1 and s, whichever of the two halves takes longer. So with a policy that repeats itself so does the run, bit for
-bit. Guide and curriculum see the results of a step before the next one is planned, as they do without it.
+age is 1 and never more. Everything meets at one fixed point: step s + 1 is played between the publishing of versions s
+− 1 and s, whichever of the two halves takes longer. So a policy that is reproducible bit for bit makes the run
+reproducible too. Guide and curriculum see the results of a step before the next one is planned, as they do without it.
 
 A checkpoint of step s holds the episodes of step s + 1, because they are part of the state: a run that goes on learns
 from these, and does not play them again with other weights.
@@ -50,7 +50,7 @@ class Training(ABC):
 
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
-        """What a checkpoint saves beside the learner: that of the run, and what the loop itself has to keep."""
+        """What a checkpoint saves besides the learner: the state of the run, and that of the loop itself."""
         return self._run.checkpointed
 
     def _tasks(self, step: int) -> list[Task]:
@@ -75,7 +75,7 @@ class Ahead(Training):
         self._age = 0  # updates since the weights that played it
 
     async def step(self, step: int) -> Metrics:
-        """See ``Training``; ``policy/age``: how many updates older than the learner's the weights were that played.
+        """See ``Training``; ``policy/age``: by how many updates the weights that played were older than the learner's.
 
         If playing the next step fails, so does this one: a run that goes on plays both again.
         """
@@ -146,7 +146,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         await asyncio.wait([thread])
-        thread.exception()  # read, or asyncio complains; what cancelled this is what is told
+        thread.exception()  # read it, or asyncio warns; the cancellation itself is raised
         raise
 
 

@@ -37,10 +37,11 @@ SUMS = "sums.json"
 class Checkpoints:
     """The checkpoints of a run: ``folder/step=000012/`` with ``state.pt`` and one file for each of ``others``.
 
-    What saves itself may write further files beside its own, whose names begin like it: ``state-00001.safetensors``, or
-    a folder ``state`` into which several processes write. All are written into a temporary folder, which is renamed
-    once they are on disk. ``sums.json`` has the SHA-256 of each file. Only one process may save; others may list and
-    load meanwhile. A temporary folder that a killed process left is removed by the next ``save``.
+    An object that saves itself may write further files beside its own, with names that begin like its own:
+    ``state-00001.safetensors``, or a folder ``state`` into which several processes write. All are written into a
+    temporary folder, which is renamed once they are on disk. ``sums.json`` has the SHA-256 of each file. Only one
+    process may save; others may list and load meanwhile. A temporary folder that a killed process left is removed by
+    the next ``save``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +104,7 @@ class Checkpoints:
     def set_damaged_aside(self) -> dict[int, str]:
         """Rename damaged checkpoints to ``damaged-000012``, from the newest back to the first that is whole.
 
-        Returns what is wrong with each. Raises StoreError if none is whole, and then renames nothing.
+        Returns the problem of each. Raises StoreError if none is whole, and then renames nothing.
         """
         damaged: dict[int, str] = {}
         for step in reversed(self.steps()):

@@ -1,4 +1,4 @@
-"""``Learner``: the interface to whatever holds and updates the weights, and the parts that open one. No torch.
+"""``Learner``: the interface to an object that holds and updates the weights, and the parts that open one. No torch.
 
 A learner knows tokens, weights and a loss, and nothing about episodes. So one in another process or on another machine
 can implement the same interface; ``turngate.trainer.torch`` has the one that runs in this process.
@@ -37,13 +37,13 @@ OptimizerName: TypeAlias = Literal["adamw", "adamw_8bit"]
 TokensPerPass: TypeAlias = Annotated[int, Field(ge=1)] | Literal["auto"]
 """Most tokens of one forward pass, padding included; auto: a number for the kind of device."""
 PER_PASS = {"cpu": 4096}
-"""What "auto" is on a device. Rows of one pass are padded to the longest of them: with 16,384 tokens 35 % of what the
-SQL demo computes is padding, with 4,096 it is 12 %, and the matrices are still large enough to keep a CPU busy."""
+"""The value of "auto" on a device. Rows of one pass are padded to the longest of them: with 16,384 tokens 35 % of what
+the SQL demo computes is padding, with 4,096 it is 12 %, and the matrices are still large enough to keep a CPU busy."""
 PER_PASS_ELSEWHERE = 16_384
 """The same on accelerators, which need larger matrices."""
 NO_CRITIC = "trains no critic; choose a credit rule without one"
 TOLERANCES = {"float32": 1e-4, "bfloat16": 1.0}
-"""What ``learner.tolerance`` is by the coarser precision of sampler and learner, in nats. In bfloat16 the sampler's
+"""Default of ``learner.tolerance``, in nats, by the coarser precision of sampler and learner. In bfloat16 the sampler's
 weights and states are rounded and the learner's are not; with one and the same model, random and real ones, single
 tokens differed by up to 0.7."""
 MAX_KL = 2.0
@@ -55,8 +55,8 @@ class Measuring(Protocol):
     """Measures tokens under a model, such as the frozen one that a policy is kept close to."""
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """Log-probability of every policy token, float32[L], under the distribution in which it is learned: the
-        sampler's, and of an expert's tokens that without top-p and top-k. With ``whole``, of all tokens without."""
+        """Log-probability of every policy token, float32[L], under the distribution that the loss uses: the sampler's;
+        for an expert's tokens, and with ``whole`` for all, without top-p and top-k."""
         ...
 
     def entropies(self, batch: Batch) -> FloatArray:
@@ -79,8 +79,8 @@ class Learner(Measuring, Protocol):
         ...
 
     def hold_gradient(self) -> float:
-        """The norm of the accumulated gradient of the policy's weights, which is put by until the next ``optim_step``:
-        what is accumulated from now on has a norm of its own, and that step takes the sum of all."""
+        """Set the accumulated gradient of the policy's weights aside until the next ``optim_step``, and return its
+        norm. Gradients that are accumulated afterwards have a norm of their own; that step takes the sum of all."""
         ...
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
@@ -198,8 +198,8 @@ class LearnerPart(Part):
 
     @contextmanager
     def started(self, *, jobs: int = 1) -> Iterator[bool]:
-        """Enter the block around a run: true in the process that is to work on it. Where it is false, this process was
-        started to help that one's learner, and has done so.
+        """Enter the block around a run: true in the process that is to work on it. False: this process was started to
+        help the learner of that one, and has finished.
 
         Raises ConfigError if ``torchrun`` started several processes, and this learner needs one.
         """
@@ -226,12 +226,12 @@ class LearnerPart(Part):
         return self.open(model, lr=lr)
 
     def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:
-        """What measures tokens under ``model``, and never updates it."""
+        """A ``Measuring`` of ``model``, which is never updated."""
         return self.open(model, sampling=sampling)
 
     def measuring_start(self, learner: Learner, model: LanguageModel, *, sampling: Sampling) -> Measuring:
-        """What measures tokens under ``model`` as it is, while ``learner``, which was opened on it, goes on to train
-        it. Call it before the first update."""
+        """A ``Measuring`` of ``model`` with its present weights, while ``learner``, which was opened on it, trains it.
+        Call it before the first update."""
         return self.measuring(copy.deepcopy(model), sampling=sampling)
 
     def write_adapter(self, learner: Learner, folder: Path, *, base: str) -> None:

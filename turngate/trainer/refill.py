@@ -22,7 +22,7 @@ def batch_size(missing: int, kept: int, played: int, most: int) -> int:
 
 
 class Filling:
-    """How full a step is: it wants ``wanted`` tasks of which a group passes the filters.
+    """How full a step is; it is full with ``wanted`` tasks that each have a group which passes the filters.
 
     The groups of a batch are all played before they are counted, because those that are done first are the short ones.
     Source: DAPO, https://arxiv.org/abs/2503.14476, which ends after 10 batches. A step that is still not full then, or

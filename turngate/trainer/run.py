@@ -1,4 +1,4 @@
-"""``Run``: everything that a training step needs, and the seam to the disk."""
+"""``Run``: everything that a training step needs, and the interface to the disk."""
 
 from __future__ import annotations
 

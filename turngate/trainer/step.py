@@ -51,7 +51,7 @@ PROBES = 2  # episodes of which turns are sampled again after each publish (see 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a step has and is to learn from: ``waves``, and ``auxiliary`` beside them.
+    """What a step learns from: ``waves``, and the rows in ``auxiliary``.
 
     ``n_tasks`` is how many tasks the step was given, before any refill. ``found`` are the metrics of the auxiliary
     losses and ``observed`` those of guide and curriculum, which have seen the results. ``clock`` goes on in the later
@@ -69,14 +69,14 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updated:
-    """What ``update`` did: its metrics, and whether the weights are others now."""
+    """What ``update`` did: its metrics, and whether the weights changed."""
 
     metrics: Metrics
     moved: bool
 
 
 async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
-    """One update: play and score in waves, filter, find what is imitated beside, credit, pack, learn, publish, record.
+    """One update: play and score in waves, filter, collect auxiliary rows, credit, pack, learn, publish, record.
 
     Returns the metrics.
     """
@@ -98,10 +98,10 @@ async def collect(run: Run, tasks: Sequence[Task], step: int) -> Collected:
 
 
 def update(run: Run, collected: Collected) -> Updated:
-    """Learn from what was collected, in the learner alone: the sampler keeps its weights.
+    """Update the learner on what was collected; the sampler keeps its weights.
 
-    Nothing in it awaits, and it touches nothing that ``collect`` does, so it may run in a thread of its own meanwhile.
-    Raises RunError where no episode is usable, and what ``learn`` raises.
+    It awaits nothing and shares no state with ``collect``, so it may run in a thread of its own meanwhile. Raises
+    RunError where no episode is usable, and what ``learn`` raises.
     """
     scored, auxiliary, clock = collected.waves.groups, collected.auxiliary, collected.clock
     most = collected.n_tasks if run.batches > 1 else None
@@ -151,8 +151,8 @@ def learn(
     *,
     first: bool,
 ) -> Metrics:
-    """Update the learner on the batch and what is beside it, in ``minibatches`` optimizer steps, and train what signals
-    train.
+    """Update the learner on the batch and on the auxiliary losses, in ``minibatches`` optimizer steps; then train the
+    models of signals.
 
     ``first`` marks the first batch of a run, on which the learner's log-probabilities are compared with the sampler's.
     Raises MismatchError where they differ, RunError for updates that move the policy too far.
@@ -177,7 +177,7 @@ def learn(
 async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) -> Metrics:
     """Give the new weights to the sampler and check that it samples with them. Raises MismatchError if not.
 
-    The check samples anew, so it is as right on recorded episodes: they only say what is observed.
+    The check samples new replies and takes only the observations from the episodes, so recorded ones do as well.
     """
     await run.publishing.publish(run.policy, run.learner.weights(), step)
     played = longest([trajectory for group in scored for trajectory in group.trajectories if trajectory.turns], PROBES)
@@ -194,10 +194,10 @@ def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
     """Success and payments of a step, and of each environment where there are several (``env/NAME/…``).
 
     Unusable episodes are counted and left out of the averages, except of ``success_of_all``, where they are failures.
-    In ``paid`` a verdict that could not be had counts as the siblings' mean (``Score.compared``); how often that was is
-    ``missing_shares``. ``cut_off_share`` is the share of the turns that were cut off at their token limit.
-    Raises RunError if no episode is usable. With ``waits``, scores need facts of examiners, which may be missing for a
-    step (a judge's server is down): that is logged, and RunError is raised only if all episodes of the step broke.
+    In ``paid`` a missing verdict counts as the siblings' mean (``Score.compared``); ``missing_shares`` says how often.
+    ``cut_off_share`` is the share of the turns that were cut off at their token limit. Raises RunError if no episode is
+    usable. With ``waits``, scores need facts of examiners, which may be missing for a step (a judge's server is down):
+    that is logged, and RunError is raised only if all episodes of the step broke.
     """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     if not any(score.usable for _, score in pairs):
@@ -221,7 +221,7 @@ def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
 
 def missing_shares(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     """``reward/NAME/missing_share``: share of the usable episodes in which a verdict of the component NAME was due and
-    could not be had; for every process and penalty component that was paid or missing somewhere."""
+    is missing; for every process and penalty component that was paid or missing somewhere."""
     scores = [score for _, score in pairs if score.usable]
     paid = {event.name for score in scores for event in score.ledger if event.kind != "outcome"}
     names = sorted(paid.union(*(score.missing for score in scores)))

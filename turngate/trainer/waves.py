@@ -35,8 +35,8 @@ from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory,
 MAX_WAVES = 64
 """Waves of a step after which a guide that still wants more stops the run."""
 Unused: TypeAlias = Literal["replaced", "tried", "failed_experts"]
-"""Why an episode that was played is not learned from: a better one took its place; it was to replace another and was
-not the best, or not better; it was played from beginning to end by somebody else, and failed."""
+"""Why a played episode is not learned from. replaced: a better one took its place; tried: it was to replace another,
+but was not the best or not better; failed_experts: an expert played it from beginning to end and failed."""
 
 
 async def play_waves(
@@ -156,7 +156,7 @@ class _Course:
         return self._chosen(range(len(self.trajectories)))
 
     def learned(self, run: Run, step: int) -> Iterator[ScoredGroup]:
-        """What is learned from: the group of the task, then those of waves that make one of their own.
+        """The groups to learn from: that of the task, then those of waves that make a group of their own.
 
         Each is scored by itself, as ``turngate rescore`` would.
         """

@@ -50,12 +50,12 @@ def check_env(
     findings += _findings("own_code", "error", iter(said))
     findings += _findings("close", "error", _close(env))
     findings += _findings("leftovers", "error", _leftovers(before))
-    first = {finding.message: finding for finding in reversed(findings)}  # what breaks in every rule is said once
+    first = {finding.message: finding for finding in reversed(findings)}  # each problem is reported once
     return [finding for finding in findings if first[finding.message] is finding]
 
 
 def _findings(rule: str, level: Level, problems: Problems) -> list[Finding]:
-    """What a rule says, once per message; one that raises ends with a finding."""
+    """The findings of a rule, one per message; a rule that raises ends with a finding."""
     messages: list[str] = []
     try:
         messages.extend(problems)
@@ -73,7 +73,7 @@ def _close(env: TurnEnv) -> Problems:
     yield from ()
 
 
-# --- what is left -----------------------------------------------------------------------------------------------------
+# --- leftovers --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

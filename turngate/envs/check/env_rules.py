@@ -1,7 +1,7 @@
 """The rules of ``check_env``: each plays short episodes and yields one message for each way in which it is broken.
 
-A rule may raise; that is a finding too, so one broken part never hides the others. What several rules could find is
-reported by one of them only.
+A rule may raise; that is a finding too, so one broken part never hides the others. A problem that several rules could
+find is reported by one of them only.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def reset_rule(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _handed_over(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Texts and facts can be recorded without being converted. What cannot be recorded at all raises EnvError."""
+    """Texts and facts can be recorded without being converted. Values that cannot be recorded at all raise EnvError."""
     for seed in seeds:
         _to_the_end(env, seed)
     yield from env.conversions
@@ -235,7 +235,7 @@ def _reward_sum(env: TurnEnv, seeds: Sequence[int]) -> Problems:
         played = _to_the_end(env, seed)
         score = played.steps[-1].info.get("score")
         if not isinstance(score, Score):
-            continue  # the rule 'ending' speaks of it
+            continue  # the rule 'ending' reports it
         paid = sum(step.reward for step in played.steps)
         if abs(paid - score.total) > TOLERANCE:
             yield f"the rewards of an episode sum to {paid:g}, but its score is {score.total:g}"
@@ -349,7 +349,7 @@ def _solvable(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 def _reset_needed(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     """step() after the end of an episode raises gymnasium's ResetNeeded."""
     if not _to_the_end(env, seeds[0]).over:
-        return  # the rule 'max_turns' speaks of it
+        return  # the rule 'max_turns' reports it
     try:
         env.step("???")
     except gymnasium.error.ResetNeeded:
@@ -385,7 +385,7 @@ def _deadline(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 RULES: dict[str, tuple[Level, Rule]] = {
-    "answer": ("error", _answer),  # first: an answer that is no text breaks every episode, and is said once
+    "answer": ("error", _answer),  # first: an answer that is no text breaks every episode, and is reported once
     "handed_over": ("warning", _handed_over),  # before all others that play, which would raise the same
     "tasks": ("error", _tasks),
     "observation": ("error", _observation),

@@ -1,4 +1,5 @@
-"""What ``check_env`` asks of an environment's hints: leveled, always the same, short enough, and without the answer."""
+"""What ``check_env`` requires of an environment's hints: leveled, always the same, short enough, and without the
+answer."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from turngate.types import Task
 
 
 def hint_problems(env: TurnEnv, task: Task) -> Iterator[str]:
-    """What is wrong with the hints of one task, one message each."""
+    """The problems of the hints of one task, one message each."""
     most, said = env.turn_spec.hint_levels, f"hint() of task '{task.id}'"
     found = {level: env.hint(task, level) for level in range(most + 2)}
     if found[0] is not None:

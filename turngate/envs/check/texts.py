@@ -1,7 +1,7 @@
-"""What ``check_env`` writes in an agent's place: texts that ask for nothing, odd arguments, numbers that grow.
+"""What ``check_env`` writes in an agent's place: texts without a call, odd arguments, numbers that grow.
 
-Else an agent could make the episodes unusable that it would lose, by what it writes. Each episode is therefore played
-to its end, where the verifier and the rubric read what the agent left behind.
+Otherwise an agent could make episodes that it would lose unusable, by the texts that it writes. Each episode is
+therefore played to its end, where the verifier and the rubric read what the agent left behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VALUES = (
     "../../x",
     "é\u202e",
 )
-"""Texts that mean something to who reads them without the parser of tool calls."""
+"""Texts that mean something to a reader without the parser of tool calls."""
 ODD = (("???", 0), ("'\"({`$", -1), ("../../x", 10**12), ("a " * 2000, -(10**12)))
 """A text and a number, for each argument of those types."""
 LARGEST = 10**100 - 1
@@ -52,11 +52,12 @@ ODD_VALUES: dict[str, tuple[JSON, ...]] = {
 MOST_CALLS = 12
 """Most of the oracle's calls that are tried with another argument."""
 TIMES = 64
-"""How often the same call with the largest number is made: enough to exceed what Python writes down."""
+"""How often the same call with the largest number is made: enough to exceed the longest number that Python writes as
+text."""
 
 
 def answers_garbage(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
-    """Whatever an agent writes is answered; the evidence says that it could not be read, unless somebody hears it."""
+    """Every text of an agent is answered; evidence says that it could not be read, unless it is speech to a user."""
     for action in GARBAGE:
         shown = repr(action[:20]) + ("…" if len(action) > 20 else "")
         try:
@@ -67,7 +68,7 @@ def answers_garbage(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
             continue
         read = info.get("action")
         if isinstance(read, Action) and not read.calls and read.parse_error is None:
-            continue  # words for a user, who takes any
+            continue  # speech to a user, who accepts any text
         facts = [fact for fact in info.get("evidence", ()) if getattr(fact, "name", "") == "parsed"]
         if [bool(fact.value) for fact in facts] != [False]:
             yield f"the action {shown} needs Evidence(name='parsed', value=False), got {facts}"
@@ -77,7 +78,7 @@ def answers_garbage(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
 
 
 def survives_arguments(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
-    """Calls with odd arguments of the right types are answered, and what they leave behind can be measured."""
+    """Calls with odd arguments of the right types are answered, and the state that they leave can be measured."""
     if not _is_calm(env, seeds[0]):
         return
     for tool in env.turn_spec.tools:
@@ -105,7 +106,7 @@ def survives_growth(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
 
 
 def _near_the_oracle(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
-    """The oracle's calls with one other argument, so that what an odd value meets is a state that others have left."""
+    """The oracle's calls with one other argument, so that odd values meet states that earlier calls have made."""
     if not env.turn_spec.has_oracle:
         return
     tried = set[tuple[str, str]]()
@@ -130,7 +131,7 @@ def _with_other_values(env: TurnEnv, seed: int, before: list[str], call: ToolCal
 
 
 def _is_calm(env: TurnEnv, seed: int) -> bool:
-    """Whether episodes without odd words can be measured; what breaks in any is the matter of other rules."""
+    """Whether episodes without odd words can be measured; errors that occur in any episode are for other rules."""
     _, info = env.reset(seed=seed)
     usual = env.oracle(env.tasks.find(info["task_id"])) if env.turn_spec.has_oracle else ()
     return not (_problem(env, seed, usual) or _problem(env, seed, []) or _problem(env, seed, ["???"] * env.max_turns))
@@ -162,7 +163,7 @@ def _problem(env: TurnEnv, seed: int, actions: Sequence[str], *, faults: bool = 
         why = next((fact.value for fact in info["evidence"] if fact.name == FAULT), "")
         return f"ends the episode as the agent's fault ({why})"
     ending = info.get("ending")
-    if not isinstance(ending, Ending) or ending.usable:  # evidence that is missing then is what an examiner adds
+    if not isinstance(ending, Ending) or ending.usable:  # evidence that is still missing comes from an examiner
         return ""
     return f"leads to an episode that cannot be scored: {getattr(score, 'problem', '')}"
 

@@ -1,4 +1,4 @@
-"""The card of a task set: what it was made of and how, what is in it, and what was refused. Computed, never written."""
+"""The card of a task set: its sources, settings, contents and refusals. Computed, never written by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from turngate.envs.code.problem import Problem
 from turngate.types import JSON
 
 DIFFICULTY = ((1, "1 test"), (3, "2–3 tests"), (9, "4–9 tests"))
-"""Up to so many failing tests → what the card calls it."""
+"""Up to so many failing tests → the name on the card."""
 HARDER = "10 tests or more"
 
 
@@ -23,12 +23,12 @@ class HarvestedPackage(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     asked: str
-    """What the command named: a name, or the last part of a folder."""
+    """The package as the command named it: a name, or the last part of a folder."""
     package: str = ""
     version: str = ""
     licence: str = ""
     refused: str = ""
-    """Why nothing could be made of it; "" if something was."""
+    """Why it gave no problem; "" if it gave some."""
     n_wanted: int = Field(ge=0)
     n_tasks: int = Field(default=0, ge=0)
     n_candidates: int = Field(default=0, ge=0)
@@ -42,9 +42,9 @@ class HarvestedPackage(BaseModel):
     left_out: dict[str, int] = {}
     """Why tests are not used → how many."""
     dropped: tuple[str, ...] = ()
-    """What of the package's own configuration of pytest could not be honoured."""
+    """Settings of the package's own pytest configuration that could not be honoured."""
     stopped: bool = False
-    """Whether its time was up before it gave what it could."""
+    """Whether its time was up before all of it was used."""
     limit_s: float = 0.0
     """0 in a card that was written before there was a limit."""
     seed: int
@@ -58,7 +58,7 @@ class HarvestedPackage(BaseModel):
 
 
 def source_of(asked: str, harvested: Harvest, n_wanted: int) -> HarvestedPackage:
-    """The row of a package that gave something."""
+    """The row of a package that gave problems."""
     package = harvested.package
     return HarvestedPackage(
         asked=asked,
@@ -156,7 +156,7 @@ def page(card: Mapping[str, JSON]) -> str:
 
 
 def _tests(sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Which tests of the packages are not used, and what else was not done as asked."""
+    """Which tests of the packages are not used, and which requests were not fulfilled."""
     rows = [[item["package"], reason, count] for item in sources for reason, count in item["left_out"].items()]
     parts = ["## Tests that are not used", _table(("package", "why", "tests"), rows)] if rows else []
     dropped = [[item["package"], ", ".join(item["dropped"])] for item in sources if item["dropped"]]
@@ -182,7 +182,7 @@ def _checks(card: Mapping[str, Any], repetitions: str) -> str:
 
 
 def _command(card: Mapping[str, Any]) -> str:
-    """What makes the same set again, package by package."""
+    """The commands that make the same set again, package by package."""
     lines = [
         f"turngate tasks code --package {source['asked']} --n {source['n_wanted']} --seed {source['seed']} "
         f"--repetitions {source['repetitions']}"

@@ -1,7 +1,8 @@
 """``turngate/CodeRepair-v1``: find and repair a bug in real code, in a sandbox, with a shell, a viewer and an editor.
 
-The agent works in a private copy of the tree. When the episode ends, what it changed is taken out as texts and measured
-in fresh sandboxes: tests that the agent never saw, as they ought to be, on a tree made anew (``grading/grade.py``).
+The agent works in a private copy of the tree. When the episode ends, its changes are taken out as texts and measured in
+fresh sandboxes: tests that the agent never saw, in their original form, on a tree made from scratch
+(``grading/grade.py``).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairState:
-    """What an episode knows at one moment; for forks."""
+    """The state of an episode at one moment; for forks."""
 
     problem: Problem
     place: Saved
@@ -61,9 +62,9 @@ class CodeRepairEnv(ToolEnv):
     ``tasks``: see ``sources.py``; generated problems unless others are named. ``backend``: where the agent's commands
     run, ``bubblewrap`` or ``docker``; ``sandbox``: its settings (``image`` of Docker) and limits (``memory_bytes``).
     ``deadline_s`` bounds each command, ``test_deadline_s`` each run of tests, ``max_chars`` each observation,
-    ``view_lines`` what ``view`` shows at once. ``measure``: what the hidden tests are run on, the tree after every turn
-    that changed it (``turns``), or the last one only (``end``). ``diagnostics``: tools whose findings are counted after
-    every such turn, of ``ruff`` and ``ty``.
+    ``view_lines`` what ``view`` shows at once. ``measure``: the trees that the hidden tests are run on, that after
+    every turn that changed it (``turns``), or the last one only (``end``). ``diagnostics``: tools whose findings are
+    counted after every such turn, of ``ruff`` and ``ty``.
 
     Raises ConfigError for a setting that is out of range, and what ``TurnEnv`` and ``open_backend`` raise.
     """
@@ -127,7 +128,7 @@ class CodeRepairEnv(ToolEnv):
         return part.open(self._bench) if isinstance(part, MeasuredSource) else part.open()
 
     def begin(self, task: Task) -> str:
-        """Put the tree in place and say what is wrong with it."""
+        """Put the tree in place and state the problem."""
         self._leave()
         self._clear()
         self._problem = Problem.of(task)
@@ -153,7 +154,7 @@ class CodeRepairEnv(ToolEnv):
             return super().act(action)
 
     def verify(self) -> Iterable[Evidence]:
-        """Run the hidden tests on what the agent changed, and on the way there."""
+        """Run the hidden tests on the agent's changes, and on the trees of its turns."""
         yield from grade(
             self._bench,
             self._problem,
@@ -165,7 +166,7 @@ class CodeRepairEnv(ToolEnv):
         yield from compared(self._problem, self._repair(), self._files_opened, submitted=self._submitted)
 
     def answer(self) -> str | None:
-        """The diff of what the agent changed, without what is never measured (see ``sort_changes``)."""
+        """The diff of the agent's changes, without the files that are never measured (see ``sort_changes``)."""
         return "".join(diffs(self._problem, self._repair()).values()) or None
 
     def _repair(self) -> Texts:
@@ -178,7 +179,7 @@ class CodeRepairEnv(ToolEnv):
         return oracle_actions(Problem.of(task))
 
     def secrets(self, task: Task) -> Sequence[str]:
-        """What the reference repair writes, where it writes in one place only."""
+        """The text of the reference repair, where it changes one place only."""
         return written(Problem.of(task).patch)
 
     def save(self) -> RepairState:
@@ -347,7 +348,7 @@ class CodeRepairEnv(ToolEnv):
         return tuple(path for path in self._problem.test_files if path in self._here.tree())
 
     def _test_output(self, tests: tuple[str, ...]) -> str:
-        """What the runner writes. As long as no program of the agent has run, it follows from the tree alone."""
+        """The output of the runner. As long as no program of the agent has run, it follows from the tree alone."""
         place, outputs = self._here, self._bench.outputs
         if not place.quiet:
             return self._run_tests_here(tests)
@@ -370,7 +371,7 @@ class CodeRepairEnv(ToolEnv):
     # --- facts --------------------------------------------------------------------------------------------------------
 
     def changed(self) -> Iterator[Evidence]:
-        """Facts about the tree, if it is another one than before this turn."""
+        """Facts about the tree, if this turn changed it."""
         if self._here.state_key == self._key:
             return
         self._key = self._here.state_key
@@ -382,7 +383,7 @@ class CodeRepairEnv(ToolEnv):
             yield from self._diagnose(self._diagnoser, modules)
 
     def _diagnose(self, diagnoser: Diagnoser, modules: Mapping[str, str]) -> list[Evidence]:
-        """What the tools find in the changed files, and how much more than a turn ago; None = unknown."""
+        """The tools' findings in the changed files, and how many more than a turn ago; None = unknown."""
         before = diagnoser.measure({path: self._problem.original(path) for path in modules})
         found, previous = diagnoser.measure(modules), self._excess
         self._excess = None if found is None or before is None else found.weighted - before.weighted

@@ -1,4 +1,5 @@
-"""What ``turngate/CodeRepair-v1`` records: names and meanings, and repairs in the form in which they are compared."""
+"""The evidence of ``turngate/CodeRepair-v1``: names and meanings, and repairs in the form in which they are
+compared."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ EVIDENCE = {
 
 
 def declared(evidence: Mapping[str, str] | None, *, each: bool, diagnosed: bool) -> Mapping[str, str] | None:
-    """Of the declared evidence what is recorded with these settings: tests after ``each`` turn, findings of tools."""
+    """The part of the declared evidence that these settings record: tests after ``each`` turn, findings of tools."""
     left_out = {**({} if each else _OF_TURNS), **({} if diagnosed else _OF_DIAGNOSTICS)}
     return None if evidence is None else {name: said for name, said in evidence.items() if name not in left_out}
 

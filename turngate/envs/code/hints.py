@@ -20,7 +20,7 @@ MOST_TESTS = 5
 def hints(
     failing: Sequence[str], found: Mapping[str, str | None], solved: Mapping[str, str | None], patch: str
 ) -> tuple[str, ...]:
-    """Up to four, each saying more than the one before; a level that nothing is known for is left out.
+    """Up to four, each saying more than the one before; a level without content is left out.
 
     ``found`` and ``solved``: the texts of the files that the reference repair changes, before and after it.
     """
@@ -78,8 +78,8 @@ def _functions(source: str) -> dict[int, str]:
 
 
 def written(patch: str) -> tuple[str, ...]:
-    """What a repair writes, if that stands in one place and did not stand there before; nothing for a repair that
-    writes in several places, or only deletes."""
+    """The text that a repair adds, if it is in one place and was not there before; empty for a repair that writes in
+    several places, or only deletes."""
     lines = [line for line in patch.splitlines() if line[:3] not in ("+++", "---")]
     before = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
     blocks = [list(block) for added, block in groupby(lines, lambda line: line[:1] == "+") if added]

@@ -41,8 +41,8 @@ def edit(path: str, old: str, new: str, text: str) -> str:
 
 
 def piece(old: str, new: str, text: str) -> tuple[str, str]:
-    """The smallest part of ``old`` around what differs, in whole words and marks, that occurs once in ``text``; and the
-    same part of ``new``. Neither is empty or ends in a space."""
+    """The smallest part of ``old`` around the difference, in whole words and marks, that occurs once in ``text``; and
+    the same part of ``new``. Neither is empty or ends in a space."""
     olds, news = _WORD.findall(old), _WORD.findall(new)
     same = [one == other for one, other in zip(olds, news, strict=False)]
     low = same.index(False) if False in same else len(same)
@@ -56,7 +56,7 @@ def piece(old: str, new: str, text: str) -> tuple[str, str]:
 
 
 def _wider(low: int, tail: int) -> Iterator[tuple[int, int]]:
-    """First what differs, then with more and more around it, to the right before to the left."""
+    """First the difference, then with more and more around it, to the right before to the left."""
     yield low, tail
     while low or tail:
         if tail:

@@ -1,4 +1,4 @@
-"""A repair problem: what the agent finds, what solves it, and the tests that decide, which the agent may not see."""
+"""A repair problem: the broken code, its repair, and the tests that decide, which the agent may not see."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ class Problem:
 
     id: str
     statement: str
-    """What the agent is told."""
+    """The statement that the agent reads."""
     folder: str = ""
     """A folder of the host that the tree begins with; "" = an empty one. It is only read."""
     files: Texts = field(default_factory=dict)
-    """On top of it, what the agent finds: the bug; None for what it may not see."""
+    """On top of it, the files that the agent finds: the bug; None for a file that it may not see."""
     solved: Texts
-    """On top of what the agent finds: the reference repair."""
+    """On top of those files: the reference repair."""
     hidden: Texts = field(default_factory=dict)
-    """On top of any tree, when tests are run to measure it: test files as they ought to be."""
+    """On top of any tree, when tests are run to measure it: test files in their original form."""
     runner: Literal["pytest", "plain"] = "pytest"
     """``plain``: functions ``test_*`` of a module, run by the standard library alone."""
     test_files: tuple[str, ...]
-    """What the runner is called with."""
+    """The arguments of the runner."""
     fail_to_pass: tuple[str, ...] = ()
     pass_to_pass: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
-    """Deciding tests that can tell a cheat: those that are asked, and those that the reference repair fails once what
-    they expect is altered (see ``grading/pair.py``)."""
+    """Deciding tests that can tell a cheat: those that are asked, and those that the reference repair fails once their
+    expected values are altered (see ``grading/pair.py``)."""
     asked: Mapping[str, str] = field(default_factory=dict)
-    """Tests that run without what they expect (see ``grading/extracted_asserts.py``): test id → its id where it runs.
-    They are all the tests of a test function, or none."""
+    """Tests that run without their expected values (see ``grading/extracted_asserts.py``): test id → its id where it
+    runs. They are all the tests of a test function, or none."""
     import_paths: tuple[str, ...] = (".",)
     """Folders that modules are imported from."""
     requires: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a repair is paid for: the ladder of G-RA, which opens what is paid per turn.
+"""Payments of a repair: the ladder of G-RA, which gates the payments per turn.
 
 Source: https://arxiv.org/abs/2508.10548 (gated reward accumulation). The order of the ladder is the paper's; its
 values, the threshold and the weights per turn are ours, because the paper's were not found.
@@ -49,4 +49,4 @@ DIRECT_RUBRIC = Rubric(
     gates=_VETOES,
 )
 """The same rewards accumulated directly, turn by turn and whatever the outcome: the paper's D-RA, for comparison. Its
-``check()`` says what can be farmed."""
+``check()`` says which payments can be farmed."""

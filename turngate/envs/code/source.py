@@ -12,8 +12,8 @@ class TooDeep(Exception):
 def parsed(text: str) -> ast.Module | None:
     """The syntax tree of a text; None if it is no module. Raises TooDeep.
 
-    A line that names an encoding counts, as it does for the interpreter: after ``# coding: unicode_escape`` what looks
-    like a comment can be code. A byte that is not UTF-8 is a lone surrogate in the text.
+    A line that names an encoding counts, as it does for the interpreter: after ``# coding: unicode_escape`` an apparent
+    comment can be code. A byte that is not UTF-8 is a lone surrogate in the text.
     """
     try:
         return ast.parse(text.encode("utf-8", "surrogateescape"))

@@ -1,8 +1,8 @@
-"""What ``tasks`` of ``turngate/CodeRepair-v1`` can name: generated problems, task sets, QuixBugs, SWE-bench, own pairs.
+"""Values of ``tasks`` for ``turngate/CodeRepair-v1``: generated problems, task sets, QuixBugs, SWE-bench, own pairs.
 
-Problems that others have written are measured before they are played: which tests tell the bug from the repair, again
-and again the same. That runs every program's tests a few times, once, when the environment is made; what cannot be used
-is dropped and counted.
+Problems that others have written are measured before they are played: which tests tell the bug from the repair in every
+repetition. That runs every program's tests a few times, once, when the environment is made; problems that cannot be
+used are dropped and counted.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MeasuredSource(CodeSource):
     """A source whose problems have to be measured before they can be played."""
 
     held_out: int = Field(5, ge=0)
-    """One problem in so many goes to heldout instead of train, chosen by its id (5: 20 %); 0 = none."""
+    """Every n-th problem goes to heldout instead of train, chosen by its id (5: 20 %); 0 = none."""
     repetitions: int = Field(3, ge=1)
     """How often bug and repair are measured; a test that does not report the same each time is left out."""
 

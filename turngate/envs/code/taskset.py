@@ -2,10 +2,10 @@
 
     FOLDER/problems.jsonl        one problem per line
     FOLDER/trees/NAME-VERSION/   the source of each package once, without by-products
-    FOLDER/card.md, card.json    what it was made of and how (``dataset_card.py``)
+    FOLDER/card.md, card.json    its sources and settings (``dataset_card.py``)
 
 A text of a problem that its tree has too is stored as the name of the file, so a row is about as long as the broken
-modules. Every file is whole or absent, whenever a writer is killed; the card names what is complete.
+modules. Every file is whole or absent, whenever a writer is killed; the card names the complete parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from turngate.problems import of_row
 
 ROWS, TREES, CARD, PAGE = "problems.jsonl", "trees", "card.json", "card.md"
 HELD_OUT = 5
-"""One task in so many is held out."""
+"""Every n-th task is held out."""
 
 _SOURCES = TypeAdapter(list[HarvestedPackage])
 
@@ -64,7 +64,7 @@ def problems_of(folder: str | Path) -> tuple[Problem, ...]:
 
 
 def sources_of(folder: str | Path) -> tuple[HarvestedPackage, ...]:
-    """What a folder was made of so far; nothing if there is no card. Raises DataError for a damaged card."""
+    """The sources of a folder so far; empty if there is no card. Raises DataError for a damaged card."""
     path = Path(folder) / CARD
     if not path.exists():
         return ()
@@ -75,7 +75,7 @@ def sources_of(folder: str | Path) -> tuple[HarvestedPackage, ...]:
 
 
 def check_target(folder: str | Path) -> None:
-    """Raises ConfigError for a folder that holds something else than a task set."""
+    """Raises ConfigError for a folder that holds anything but a task set."""
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise ConfigError(f"'{root}' is no folder; name another one")
@@ -207,7 +207,7 @@ def _write(path: Path, text: str) -> None:
 def with_source(
     folder: str | Path, problems: Sequence[Problem], source: HarvestedPackage
 ) -> tuple[tuple[Problem, ...], tuple[HarvestedPackage, ...]]:
-    """What a folder holds, and a package on top; rows of it that an interrupted writer left are replaced."""
+    """The contents of a folder, and a package on top; rows of it that an interrupted writer left are replaced."""
     sources = sources_of(folder)
     known: Mapping[str, HarvestedPackage] = {item.label: item for item in sources}
     before = problems_of(folder) if (Path(folder) / ROWS).exists() else ()

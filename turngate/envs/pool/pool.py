@@ -12,7 +12,7 @@ What happens to a call:
 
 * it returns: the caller gets the result;
 * it raises an error of turngate: the caller gets that error. Any other exception becomes an EnvError with the original
-  as its cause. After an error that is not the caller's own (UserError), the environment is closed, and built anew for
+  as its cause. After an error that is not the caller's own (UserError), the environment is closed, and built again for
   the next episode;
 * it takes longer than its deadline, or its process dies: AgentFault in ``step`` and ``finish``, where an action of the
   agent can be the cause, EnvError in the others; the environment is abandoned, counted (``lost_workers``) and replaced.
@@ -138,7 +138,7 @@ class EnvPool:
         """
         await self._slots.acquire()
         if self._closed:
-            self._slots.release()  # wakes the next one who waits, so that nobody waits for ever
+            self._slots.release()  # wakes the next caller that waits, so that none waits for ever
             raise EnvError("the environment pool is closed; open a new one")
         try:
             slot = self._idle.pop() if self._idle else self._hire()
@@ -187,7 +187,7 @@ class EnvPool:
                 self._fail(slot, EnvError(f"the pool was closed during '{slot.call.method}'"))
             slot.put(None)
         self._idle.clear()
-        await self._wait_for_exits(lambda slot: not slot.lost)  # a lost thread comes back when it likes, or never
+        await self._wait_for_exits(lambda slot: not slot.lost)  # a lost thread may end at any time, or never
         for slot in self._alive:
             self.lost_workers += not slot.lost
             slot.lost = True

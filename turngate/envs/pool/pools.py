@@ -57,9 +57,9 @@ class EnvPools:
 def maker(id: str, **kwargs: object) -> MakeEnv:
     """A function that builds the environments of a pool, like ``make(id, **kwargs)`` but without tasks of their own.
 
-    Each ``reset`` hands them their task, so the task source is opened once, by whoever chooses the tasks, and not by
-    every environment. An environment whose class takes no argument ``tasks`` makes its own. The function can be sent to
-    another process, also if the id is registered only in this one. Raises what ``make`` raises for the id.
+    Each ``reset`` hands them their task, so the task source is opened once, by the caller that chooses the tasks, and
+    not by every environment. An environment whose class takes no argument ``tasks`` makes its own. The function can be
+    sent to another process, also if the id is registered only in this one. Raises what ``make`` raises for the id.
     """
     entry = registry.find(id)
     if "tasks" in inspect.signature(registry.creator(entry)).parameters:

@@ -46,7 +46,7 @@ class ProcessEnv:
         self._process.start()
         theirs.close()
         self._lock = threading.Lock()
-        self._exit: int | None = None  # set once the process is reaped: from then on its pid may be somebody else's
+        self._exit: int | None = None  # set once the process is reaped; another may then have its pid
 
     def open(self) -> float:
         """Wait until the environment is built; its declared deadline in seconds."""
@@ -132,7 +132,7 @@ class ProcessEnv:
         return broken(method, f"the environment's process {how} during '{method}'")
 
     def _bury(self) -> None:
-        """Kill what is left of the process and its group, then reap it."""
+        """Kill the process and its group if they still run, then reap it."""
         with self._lock:
             if self._exit is None:
                 _kill_tree(self._process.pid or 0)
@@ -189,7 +189,7 @@ def _close(env: TurnEnv, connection: Connection) -> None:
     try:
         env.close()
     except (Exception, SystemExit) as error:
-        with suppress(OSError):  # nobody listens any more
+        with suppress(OSError):  # the parent does not listen any more
             connection.send((_Unclosed(described(error)), None))
 
 

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EnvCall:
-    """A call of an environment's method, and who waits for its result."""
+    """A call of an environment's method, and the future that waits for its result."""
 
     method: str
     on: Callable[[TurnEnv | ProcessEnv], object]
@@ -51,24 +51,24 @@ class News:
         """Wake the event loop if there is any news."""
         if self._queue and not self._waking:
             self._waking = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        self._waking = False  # before reading: what comes later wakes the loop again, so nothing is left behind
+        self._waking = False  # before reading: later messages wake the loop again, so none is lost
         while self._queue:
             self._queue.popleft()()
 
 
 class Listener(Protocol):
-    """What is told about a slot, in the event loop."""
+    """Receives the results of a slot, in the event loop."""
 
     def settle(self, slot: Slot, result: object, error: Exception | None, elapsed_s: float) -> None:
         """A call has ended after so many seconds, with a result or an error."""
         ...
 
     def gone(self, slot: Slot) -> None:
-        """Its environment is closed, and nothing of it is left but its thread, which is about to end."""
+        """Its environment is closed; only its thread remains, which is about to end."""
         ...
 
 
@@ -123,10 +123,10 @@ class Slot:
         if self._own is not None and self.thread is not None:
             self.thread.join()
 
-    # --- what follows runs in a thread of a threads -------------------------------------------------------------------
+    # --- everything below runs in a worker thread ---------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Carry out the calls that are there. Nobody else does so meanwhile."""
+        """Carry out the waiting calls. Only one thread does so at a time."""
         self.thread = threading.current_thread()
         while True:
             with self._lock:
@@ -166,7 +166,7 @@ class Slot:
         try:
             if self._env is not None:
                 self._env.close()
-        except BaseException as error:  # also SystemExit: it has yet to be said that the environment is gone
+        except BaseException as error:  # also SystemExit: the loop must still be told that the environment is gone
             _log.warning(
                 "an environment could not be closed; processes or files of it may be left behind: %s", described(error)
             )

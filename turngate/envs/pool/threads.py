@@ -20,10 +20,11 @@ from turngate.envs.own_folder import part_from_process
 Job: TypeAlias = Callable[[], None]
 
 PATIENCE_S = 0.005
-"""How long jobs wait behind one that is being carried out before more threads are called: what Python lets a thread run
-before another one's turn, so a shorter time would not tell a slow job from one that was interrupted."""
+"""How long jobs wait behind one that is being carried out before more threads are called: Python's switch interval, so
+a shorter time would not tell a slow job from one that was interrupted."""
 TELL_S = 0.002
-"""How long what is done may be kept while more is to be done, for waking who waits costs more than a quick job too."""
+"""How long finished results may wait while jobs are left, because waking a waiting thread costs more than a quick
+job."""
 _numbers = count()
 
 
@@ -48,7 +49,7 @@ class ThreadPool:
         """Have a job carried out."""
         self._jobs.append(job)
         if self._n_awake and (self._watching or self._most == 1):
-            return  # without the lock, which costs as much as the job: who is about to rest looks for jobs once more
+            return  # without the lock, which costs as much as the job: a thread looks for jobs again before it rests
         with self._lock:
             if not self._n_awake:
                 self._call(1)
@@ -81,7 +82,7 @@ class ThreadPool:
                 self._start(self._work)
 
     def _watch(self) -> None:
-        """Have an eye on jobs that wait."""
+        """Have a thread watch jobs that wait."""
         self._watching = True
         if self._watcher is None:
             self._watcher = self._start(self._call_when_stalled)
@@ -116,7 +117,7 @@ class ThreadPool:
                 if self._ended:
                     return None
                 self._n_awake -= 1
-                if self._jobs:  # put after the look above, by somebody who saw that this thread is awake
+                if self._jobs:  # put after the check above, by a thread that saw this one awake
                     self._n_awake += 1
                     continue
                 self._n_resting += 1
@@ -126,7 +127,7 @@ class ThreadPool:
         """Call as many threads again whenever jobs wait and none has begun for a while."""
         with self._lock:
             while not self._ended:
-                self._tell()  # what was done before a job that takes long
+                self._tell()  # the results from before a job that takes long
                 self._watching = bool(self._jobs)
                 if not self._watching and not self._jobs:  # looked for once more, as in ``_next``
                     self._watched.wait()

@@ -24,8 +24,7 @@ SHIPPED = ("turngate.judging.routed_models:SpokenModel",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What a model said, and how many tokens that was. ``declined``: it gave no answer, or one
-    without an end."""
+    """The text of a model, and its number of tokens. ``declined``: it gave no answer, or one that was cut off."""
 
     text: str
     tokens: int
@@ -36,11 +35,11 @@ class LiveModel(Protocol):
     """A model for as long as an environment is open."""
 
     def reply(self, question: str) -> ModelReply:
-        """What the model says to a question. Raises EnvError if nothing can be had of it in time."""
+        """The model's reply to a question. Raises EnvError if none comes in time."""
         ...
 
     def close(self) -> None:
-        """Free what the model holds. Safe to repeat."""
+        """Free the model's resources. Safe to repeat."""
         ...
 
 
@@ -63,7 +62,7 @@ class RoutedModel(Part):
 
     @property
     def outside(self) -> str:
-        """What outside of the environment answers, in words; "" where the same question gets the same reply."""
+        """The outside source of the replies, in words; "" where the same question gets the same reply."""
         return ""
 
     @classmethod

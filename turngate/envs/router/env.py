@@ -1,7 +1,7 @@
 """``turngate/Router-v1``: answer questions, and ask models of different price and skill where that helps.
 
-After Router-R1 (https://arxiv.org/abs/2506.09033). What a model says is recorded, so an episode can be scored again
-without it. A model that fails makes the episode unusable; one that is not known, or declines, is an observation.
+After Router-R1 (https://arxiv.org/abs/2506.09033). Replies are recorded, so an episode can be scored again without the
+models. A model that fails makes the episode unusable; an unknown model, or one that declines, is reported to the agent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AskedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterState:
-    """What an episode knows at one moment; for forks."""
+    """The state of an episode at one moment; for forks."""
 
     task: Task
     turn: int
@@ -161,7 +161,7 @@ class RouterEnv(ToolEnv):
         return levels[level - 1] if 1 <= level <= len(levels) else None
 
     def outside(self, task: Task) -> str:
-        """The first of the models that is one."""
+        """The outside source of the first model that has one."""
         return next((one.outside for one in self._models_of(task).values() if one.outside), "")
 
     def marks(self, task: Task) -> Mapping[str, str]:
@@ -185,7 +185,7 @@ class RouterEnv(ToolEnv):
         self._asked, self._answer = list(saved.asked), saved.answer
 
     def close(self) -> None:
-        """Give the models back."""
+        """Close the models."""
         while self._open:
             self._open.popitem()[1].close()
         super().close()

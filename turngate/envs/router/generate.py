@@ -1,4 +1,5 @@
-"""Endless routing tasks: a question of a made-up kind, and models of which one knows it cheaply and one dearly."""
+"""Endless routing tasks: a question of a made-up kind, and models of which one answers it cheaply and one at a high
+price."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from turngate.types import JSON, Task
 
 ENV_ID = "turngate/Router-v1"
 HELD_OUT = 3
-"""One town, or sum, in so many belongs to the split heldout."""
+"""Every n-th town, and sum, belongs to the split heldout."""
 _HEADS = "Ald Bren Cal Dor Esk Fal Gar Hal Ist Kel Lun Mar Nor Or Pel Quen Ros Sel Tal Ulm Ver Wen".split()
 _TAILS = "ack bury by cot dale don field ford ham hurst ley mere ness sted stow thorpe ton wick worth".split()
 _ASKED: Mapping[str, str] = MappingProxyType(

@@ -1,7 +1,7 @@
-"""What a routing episode is paid for: the right answer; and, only with it, for having spent little.
+"""Payments of a routing episode: for the right answer and, only with it, for a low cost.
 
-Router-R1 pays ``(1 − α)·F1 + α·cost score``. With α above ½ a wrong answer for nothing is then paid more than a right
-one that was dear (α = .6: .6 against .4). Here the cost score is gated by the answer.
+Router-R1 pays ``(1 − α)·F1 + α·cost score``. With α above ½ a wrong answer at no cost is then paid more than an
+expensive right one (α = .6: .6 against .4). Here the cost score is gated by the answer.
 """
 
 from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome

@@ -44,7 +44,7 @@ class RoutingQuestions(RoutingSource):
     """JSON lines {"prompt": …, "answers": …}, optionally with "id" and "split"; answers: one, or several that are all
     right."""
     held_out: int = Field(5, ge=0)
-    """One question in so many goes to heldout, chosen by its text, where a row names no split (5: 20 %); 0 = none."""
+    """Every n-th question goes to heldout, chosen by its text, where a row names no split (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
         from turngate.envs.router.question_rows import read_questions

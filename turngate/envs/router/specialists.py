@@ -1,6 +1,6 @@
 """Functions that play models in generated routing tasks: each knows one kind of thing, and one of them everything.
 
-What they know is made up by hash, so no agent can know it beforehand; sums aside.
+Their knowledge, except sums, is made up by hash, so no agent can know it beforehand.
 """
 
 from __future__ import annotations

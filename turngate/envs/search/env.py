@@ -1,8 +1,8 @@
 """``turngate/Search-v1``: answer a question by searching documents.
 
 The agent searches, opens passages, cites what supports its answer, and answers; the answer counts word for word after
-normalisation. It is read from the agent's own call and from nowhere else, so nothing that stands in a document can
-answer for it, and an episode without that call has no answer.
+normalisation. It is read only from the agent's own call, so no text of a document can count as the answer, and an
+episode without that call has none.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ELLIPSIS = "…"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchState:
-    """What an episode knows at one moment; for forks. The documents are not in it, because nothing changes them."""
+    """The state of an episode at one moment; for forks. The documents are not in it, because they never change."""
 
     task: Task
     turn: int
@@ -73,8 +73,8 @@ class SearchEnv(ToolEnv):
     """Questions about documents. ``tasks``: see ``sources.py``; ``retriever``: see ``engine/retrievers.py``.
 
     ``k``: passages of a search. ``passage_chars``: of each, so many characters are shown; ``open`` shows all.
-    ``on_failure``: what becomes of an episode whose retriever fails: "end" makes it unusable, "tell" tells the agent.
-    Raises ConfigError for a setting that is out of range, and what ``TurnEnv`` raises.
+    ``on_failure``: an episode whose retriever fails: "end" makes it unusable, "tell" tells the agent. Raises
+    ConfigError for a setting that is out of range, and what ``TurnEnv`` raises.
     """
 
     turn_spec = TurnSpec(
@@ -149,8 +149,8 @@ class SearchEnv(ToolEnv):
         return "\x1f".join(seen if self._pending is None else (*seen, "\x1e", self._pending))
 
     def act(self, action: Action) -> Outcome:
-        """Carry out the call; or, where a query waits for passages of the agent's own, take them down. A query whose
-        passages were cut off goes on waiting."""
+        """Carry out the call; or, where a query waits for passages that the agent writes, read them. A query whose
+        passages were cut off keeps waiting."""
         if self._pending is None:
             return super().act(action)
         assert self._self is not None
@@ -312,7 +312,7 @@ class SearchEnv(ToolEnv):
     def open(self, id: str) -> str:
         """Read a whole passage."""
         passage = self._passage(id)
-        if passage.document in self._documents_seen():  # a search showed it: an id that was guessed looks for nothing
+        if passage.document in self._documents_seen():  # a search showed it: opening a guessed id is no look-up
             self._look([passage], None)
         self._learn([passage], [passage.text])
         lines = "\n".join(f"| {line}" for line in passage.text.splitlines())  # so that no text can pose as another one
@@ -356,7 +356,7 @@ class SearchEnv(ToolEnv):
         return Library(corpus=corpus_of(table), retriever=self._own)
 
     def _shown(self, passages: Sequence[Passage]) -> str:
-        """What a search shows of passages; they are known from now on."""
+        """The text of found passages; from now on they count as seen."""
         texts = [self._cut(passage) for passage in passages]
         self.record("n_documents", len(passages))
         self._learn(passages, texts)

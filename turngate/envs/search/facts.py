@@ -1,4 +1,4 @@
-"""What ``turngate/Search-v1`` records."""
+"""The evidence of ``turngate/Search-v1``."""
 
 from turngate.envs.glossary import meanings
 

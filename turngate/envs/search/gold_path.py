@@ -1,4 +1,4 @@
-"""What solves a question about documents: what it is about, where that stands, and how to get there."""
+"""The solution of a question about documents: its gold documents, the passages that matter, and the path to them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from turngate.types import Task
 
 
 def steps_of(sought: Sought) -> dict[str, tuple[str, ...]]:
-    """What each document of the path says that leads on."""
+    """For each document of the path, the words in it that lead to the next."""
     following = [(name,) for name in sought.between] + [sought.answers]
     return dict(zip(sought.path, following, strict=False))
 
 
 def in_order(sought: Sought) -> list[str]:
-    """What is needed: documents of the path in its order, then the others."""
+    """The needed documents: those of the path in its order, then the others."""
     return sorted(sought.gold, key=lambda name: sought.path.index(name) if name in sought.path else len(sought.path))
 
 
@@ -39,7 +39,7 @@ def bearing(found: Library, name: str, says: Sequence[str]) -> str:
 
 
 def from_memory(found: Library, sought: Sought) -> Iterator[str]:
-    """Queries, and the passages that an agent would write after each who knew the documents by heart."""
+    """Queries, and after each the passages that an agent which knew the documents by heart would write."""
     says = {**dict.fromkeys(sought.gold, sought.answers), **steps_of(sought)}
     if found.corpus is None:
         return
@@ -56,7 +56,7 @@ def whole_answer(task: Task) -> str:
 
 
 def sought_of(task: Task) -> Sought:
-    """What a task is about."""
+    """The ``Sought`` of a task."""
     private = task.private
     return Sought(
         answers=tuple(private["gold"]),

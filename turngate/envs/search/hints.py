@@ -9,7 +9,7 @@ from turngate.types import Task
 
 LEVELS = 3
 COVERED = "…"
-"""What stands for a title that holds the answer."""
+"""Text in place of a title that holds the answer."""
 
 
 def search_hint(task: Task, level: int) -> str | None:

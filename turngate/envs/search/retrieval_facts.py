@@ -1,4 +1,4 @@
-"""What a turn of a search brought to light, and what an answer is worth: pure functions over ids and texts."""
+"""What a turn of a search found, and the grade of an answer: pure functions over ids and texts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from turngate.rewards.outcome.calibration import answer_or_abstain
 from turngate.rewards.outcome.normal_form import normalize
 
 DECAY = 0.4
-"""What one hop away from the answer is worth (ours; ExCyTIn, https://arxiv.org/abs/2507.14201, pays along the path)."""
+"""Credit for an answer one hop away from the right one (ours; ExCyTIn, https://arxiv.org/abs/2507.14201, pays along the
+path)."""
 _EMPTY = frozenset("a an and at by for from in is of on or the to was what when where which who with".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """What a task is about. ``answers``: the right answer and its aliases, none if the documents do not hold one;
+    """The gold data of a task. ``answers``: the right answer and its aliases, none if the documents do not hold one;
     ``gold``: ids of documents or passages that are needed; ``path``: the documents in the order in which they lead to
-    the answer; ``between``: what the documents before the last one lead to, in that order; ``open_ended``: a long
-    answer is wanted, which a judge measures by nuggets, and no short one is given."""
+    the answer; ``between``: the intermediate answers of the documents before the last one, in that order;
+    ``open_ended``: a long answer is wanted, which a judge measures by nuggets, and no short one is given."""
 
     answers: tuple[str, ...]
     gold: tuple[str, ...]
@@ -53,7 +54,7 @@ def looked_at(
     question: Collection[str],
     query: Collection[str] | None,
 ) -> list[str]:
-    """The documents of the path that a turn looked at: it showed them, and not by chance.
+    """The documents of the path that a turn looked for and showed, not those shown by chance.
 
     The first one counts where the query names what the question asks about (see ``names``), each later one where an
     ``earlier`` turn looked at the one before it. Where it is not known in which order the documents lead on
@@ -75,7 +76,7 @@ def looked_at(
 
 
 def names(query: Collection[str], title: Collection[str], question: Collection[str]) -> bool:
-    """Whether a query names what a question asks about, which a document with this ``title`` tells of.
+    """Whether a query names the subject of a question, which a document with this ``title`` is about.
 
     It holds most of the words that title and question have in common. Where these have none, it holds half of
     the title's or a third of the question's. Articles and prepositions count for nothing. All are words in lower case.
@@ -95,7 +96,7 @@ def query_novelty(words: Collection[str], earlier: Sequence[Collection[str]]) ->
 
 
 def key_score(queries: Sequence[Collection[str]], titles: Sequence[Collection[str]]) -> float:
-    """How well queries hit the titles of what is needed: the mean over titles of ``max_q 2|q ∩ t| / (|q| + |t|)``.
+    """How well queries hit the titles of needed documents: the mean over titles of ``max_q 2|q ∩ t| / (|q| + |t|)``.
 
     Queries and titles are sets of words; in [0, 1], 0 without queries. After StepSearch's keyword score
     (https://arxiv.org/abs/2505.15107), with titles in place of its gold keywords.
@@ -118,7 +119,7 @@ def bears_answer(texts: Collection[str], answers: Sequence[str]) -> bool:
 def near_answer(answer: str, between: Sequence[str]) -> float:
     """``DECAY`` to the power of the hops between this answer and the right one, if it lies on the path; else 0.
 
-    What the question itself names is not on it. The right answer has distance 0 and is not asked about here.
+    Names in the question itself are not on the path. The right answer has distance 0 and is not asked about here.
     """
     mine = normalize(answer)
     hops = [len(between) - number for number, name in enumerate(between) if normalize(name) == mine]
@@ -129,7 +130,7 @@ def right(answer: str | None, sought: Sought, *, looked: bool) -> bool:
     """Whether the answer is the right one, word for word after normalisation.
 
     Where the documents hold no answer, it is right to say so in words, for an agent that ``looked`` at each document
-    that would have led to it (see ``looked_at``); an empty answer says nothing.
+    that would have led to it (see ``looked_at``); an empty answer does not count.
     """
     if answer is None:
         return False

@@ -1,4 +1,4 @@
-"""What a search episode is paid for: the answer; and its citations, the way to it, or knowing when to hold back."""
+"""Payments of a search episode: for the answer, and for its citations, the path to it, or abstention."""
 
 from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome, Requires
 from turngate.rewards.rubric import FromEvidence, Rubric
@@ -41,7 +41,7 @@ Left out of the paper: its environment, in which an agent investigates incidents
 Here documents are searched."""
 
 NUGGET_RUBRIC = Rubric(rewards=(FromEvidence(name="nuggets", evidence="nugget_score", kind="outcome", weight=1.0),))
-"""How much of what it should say a long answer says, as a judge finds; needs the examiner ``nuggets``. Nothing is paid
+"""Share of the required facts that a long answer contains, by a judge; needs the examiner ``nuggets``. Nothing is paid
 for the way, because two answers may be worth almost the same."""
 
 TRUTHFUL_RUBRIC = Rubric(

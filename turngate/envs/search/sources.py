@@ -1,4 +1,4 @@
-"""What ``tasks`` of ``turngate/Search-v1`` can name: generated questions, files of questions, yours."""
+"""Values of ``tasks`` for ``turngate/Search-v1``: generated questions, files of questions, yours."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class KnownSearch(SearchSource):
 
     type: Literal["search_file"] = "search_file"
     questions: Path
-    """The file; each row {"question": …, "answer": …}, optionally with id, documents (ids of what is needed) or the
+    """The file; each row {"question": …, "answer": …}, optionally with id, documents (ids of the needed ones) or the
     paragraphs of the data set."""
     corpus: DocumentSource | None = None
     """The documents that are searched, for instance {type = "contexts", path = "…"}: the paragraphs of the questions.
     Leave it out where a server searches its own."""
     held_out: int = Field(5, ge=0)
-    """One question in so many is held out, chosen by its text (5: 20 %); 0 = none."""
+    """Every n-th question is held out, chosen by its text (5: 20 %); 0 = none."""
     skip_bad: bool = False
     """Whether questions whose answer or documents the corpus does not hold are left out; else they are errors."""
     own_paragraphs: bool = False
@@ -108,7 +108,7 @@ class LinkedSearch(SearchSource):
     unanswerable: float = Field(0.0, ge=0, le=1)
     """Share of the questions about a cell that is empty (NULL); saying so is then right. For search_truthful."""
     held_out: int = Field(5, ge=0)
-    """One answer in so many is held out (5: 20 %); 0 = none."""
+    """Every n-th answer is held out (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
         from turngate.envs.search.generated.generate import LinkedGenerator
@@ -126,7 +126,7 @@ class PydocSearch(SearchSource):
     corpus: PydocDocuments = PydocDocuments()
     """The documentation, for instance {type = "pydoc", modules = ["math", "statistics"]}."""
     held_out: int = Field(5, ge=0)
-    """One question in so many is held out, chosen by the name (5: 20 %); 0 = none."""
+    """Every n-th question is held out, chosen by the name (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
         from turngate.envs.search.generated.described import described_tasks

@@ -1,8 +1,8 @@
 """``turngate/Sql-v1``: answer a question about a database by exploring it and submitting one query.
 
-The agent looks at the schema, tries queries and submits one; the episode is won when the rows of that query equal
-those of a hidden gold query. The database is a private, read-only copy, and the gold query runs on another copy that
-the agent never touches, so nothing that an agent does can change what its answer is compared with.
+The agent looks at the schema, tries queries and submits one; the episode is won when the rows of that query equal those
+of a hidden gold query. The database is a private, read-only copy, and the gold query runs on another copy that the
+agent never touches, so no action of the agent can change the rows that its answer is compared with.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Gold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlState:
-    """What an episode knows at one moment; for forks. The database is not in it, because nothing changes it."""
+    """The state of an episode at one moment; for forks. The database is not in it, because it never changes."""
 
     task: Task
     turn: int
@@ -111,7 +111,7 @@ class SqlEnv(ToolEnv):
         )
         self._answer: tuple[str, QueryResult] | None = None
         self._gold: Gold | VerifierError | None = None
-        self._wanted: tuple[Wanted, ...] | None = None  # what the task needs looked up; None: not read yet
+        self._wanted: tuple[Wanted, ...] | None = None  # the look-ups that the task needs; None: not read yet
 
     def open_tasks(self, part: TaskSourcePart) -> TaskSource:
         """Gold queries are bound like those of the agent."""
@@ -206,7 +206,7 @@ class SqlEnv(ToolEnv):
         self._gold, self._wanted = saved.gold, saved.wanted
 
     def close(self) -> None:
-        """Give the database back."""
+        """Release the database."""
         self._database.close()
         super().close()
 
@@ -283,7 +283,7 @@ class SqlEnv(ToolEnv):
     # --- the outcome --------------------------------------------------------------------------------------------------
 
     def _gold_of(self, private: Mapping[str, Any]) -> Gold | VerifierError:
-        """What the answer is compared with, found before the agent acts: nothing that it does can get in the way."""
+        """The rows that the answer is compared with, read before the agent acts, so that it cannot interfere."""
         ranked = private.get("ranked")
         sql = private["gold"] if ranked is None else ranked
         key = (private["key"], sql)

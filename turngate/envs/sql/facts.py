@@ -1,4 +1,4 @@
-"""What ``turngate/Sql-v1`` records, and the form in which rows of results are recorded."""
+"""The evidence of ``turngate/Sql-v1``, and the form in which rows of results are recorded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Hints of a question about a database: its tables, how they are joined, the clauses of a query, a query with a hole.
 
-All are read from the gold query, whatever wrote it.
+All are read from the gold query, whether generated or written by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FROM = re.compile(r"\bFROM\s+(\w+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """What follows a keyword, up to the next one at its own depth or the end of its subquery: ``sql[start:end]``."""
+    """The text after a keyword, up to the next one at its own depth or the end of its subquery: ``sql[start:end]``."""
 
     keyword: str
     depth: int
@@ -54,7 +54,7 @@ def sql_hint(task: Task, level: int) -> str | None:
 
 
 def clauses_of(sql: str) -> str:
-    """The keywords of a query with ``…`` for all that stands between them; subqueries in brackets."""
+    """The keywords of a query with ``…`` for the text between them; subqueries in brackets."""
     written: list[str] = []
     brackets: list[bool] = []
     tokens = [match[0] for match in _TOKEN.finditer(sql)]
@@ -73,7 +73,8 @@ def clauses_of(sql: str) -> str:
 
 
 def with_hole(sql: str) -> str:
-    """The query with ``…`` in place of its condition; of its order, its groups or what it selects if it has none."""
+    """The query with ``…`` in place of its condition; of its order, its groups or its selected columns if it has
+    none."""
     own = [clause for clause in _clauses(sql) if clause.depth == 0]
     for keyword in _LEFT_OUT:
         for clause in own:

@@ -1,4 +1,4 @@
-"""What an SQL episode is paid for."""
+"""The payments of an SQL episode."""
 
 from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome, Requires, Veto
 from turngate.rewards.rubric import FromEvidence, Rubric
@@ -31,9 +31,9 @@ REASONING_RUBRIC = Rubric(
         CapProcess(limit=0.2),
     ),
 )
-"""The shape of Reasoning-SQL (https://arxiv.org/abs/2503.23157) with what an episode records: execution is the outcome;
-syntax counts per turn, as a mean and only in episodes that were won. The published weights let a wrong query that
-parses outrank a right one; here the process parts move a won episode by 0.35 at most. Schema and n-gram terms are not
-in it, because they pay for likeness with one of many right queries; ``schema_linking`` and ``ngram_similarity`` add
+"""The shape of Reasoning-SQL (https://arxiv.org/abs/2503.23157) with the evidence of an episode: execution is the
+outcome; syntax counts per turn, as a mean and only in episodes that were won. The published weights let a wrong query
+that parses outrank a right one; here the process parts move a won episode by 0.35 at most. Schema and n-gram terms are
+not in it, because they pay for likeness with one of many right queries; ``schema_linking`` and ``ngram_similarity`` add
 them. Weights are ours.
 """

@@ -1,4 +1,4 @@
-"""What ``tasks`` of ``turngate/Sql-v1`` can name: two kinds of generated questions, bundled ones, Spider, BIRD, yours.
+"""Values of ``tasks`` for ``turngate/Sql-v1``: two kinds of generated questions, bundled ones, Spider, BIRD, yours.
 
 Gold queries run when a split is first asked for; those that fail, are slow or return nothing are dropped and counted.
 """
@@ -55,7 +55,7 @@ class LookupSql(SqlSource):
 
     type: Literal["lookup_sql"] = "lookup_sql"
     families: tuple[str, ...] | None = None
-    """What train and heldout ask about; leave out for all but the two of newfamily."""
+    """Families that train and heldout ask about; leave out for all but the two of newfamily."""
     lookups: tuple[str, ...] | None = None
     """Kinds of look-ups: code, date, absence, rate; leave out for all."""
     max_level: int = Field(3, ge=1, le=3)
@@ -120,7 +120,7 @@ class Sqlite(SqlSource):
     questions: Path
     """JSON lines {"question": …, "sql": …}, optionally with "id" and "ordered"."""
     held_out: int = Field(5, ge=0)
-    """One question in so many is held out, chosen by its id (5: 20 %); 0 = none."""
+    """Every n-th question is held out, chosen by its id (5: 20 %); 0 = none."""
 
     def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
         from turngate.envs.sql.loaders.question_files import jsonl

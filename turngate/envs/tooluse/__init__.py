@@ -1,4 +1,4 @@
-"""Tool use: ``turngate/ToolUse-v1``. What a module of tools imports: ``State`` and ``policy``."""
+"""Tool use: ``turngate/ToolUse-v1``. A module of tools imports ``State`` and ``policy`` from here."""
 
 from turngate.envs.tooluse.engine.python_world import State, policy
 

@@ -3,7 +3,7 @@
     turngate.make("turngate/ToolUse-v1", tools="my_tools", tasks={"type": "tool_tasks", "file": "tasks.jsonl"})
 
 The agent calls the tools of the world and ends with ``answer``. The episode is won if the goals of the task hold then
-and nothing else was touched: what no goal decides is as the gold calls leave it, and always was.
+and nothing else was touched: all values that no goal decides are as the gold calls leave them, and always were.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from turngate.tools.tool import Tool, named_apart, tool
 from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall, storable
 
 ToolsLike: TypeAlias = ToolWorld | Mapping[str, object] | str | None
-"""What the argument ``tools`` may be: a part, its table, or a name (see ``sources.named_world``)."""
+"""Values of the argument ``tools``: a part, its table, or a name (see ``sources.named_world``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseState:
-    """What an episode knows at one moment; for forks."""
+    """The state of an episode at one moment; for forks."""
 
     task: Task
     turn: int
@@ -122,7 +122,7 @@ class ToolUseEnv(ToolEnv):
         return part.open()
 
     def begin(self, task: Task) -> str:
-        """Put the world into the task's first state and say what is to be done.
+        """Put the world into the task's first state and state the task.
 
         The tools come first, as in a chat template that lists them: all tasks of a world begin with the same tokens.
         """
@@ -148,16 +148,16 @@ class ToolUseEnv(ToolEnv):
         return f"{self.task.id}\x1f{self._watch.spelled}\x1f{talked}"
 
     def carry_out(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> str:
-        """Call the world, and record what that did."""
+        """Call the world, and record the result."""
         if tool.name in self._method_of:
             return super().carry_out(tool, arguments, call)
         world, before = self._present_world(), self._watch
         reply = world.call(tool, arguments, call)
         try:
             after = self._watch = before.saw(call, world.state(), violates=bool(reply.violations))
-        except StateTooLarge as problem:  # calls made it so, which are the agent's
+        except StateTooLarge as problem:  # caused by the agent's calls
             raise AgentFault(f"after {call.name}: {problem}") from problem
-        except EnvError as problem:  # no words of the agent make such a value
+        except EnvError as problem:  # no call of the agent can cause such a value
             raise EnvError(f"after {call.name}: {problem}") from problem
         if not reply.ok:
             self.fail()
@@ -173,7 +173,7 @@ class ToolUseEnv(ToolEnv):
         return storable(reply.text, self._max_chars)
 
     def act(self, action: Action) -> Outcome:
-        """Carry out the calls of a turn; where a user leads, a turn without any is what the user hears."""
+        """Carry out the calls of a turn; where a user leads, a turn without any is speech to the user."""
         self._malformed += bool(action.parse_error)
         self._before_turn = self._watch
         if self._user is None:
@@ -184,7 +184,7 @@ class ToolUseEnv(ToolEnv):
         return outcome if self._user.may_go_on() else replace(outcome, done=True)
 
     def changed(self) -> Iterable[Evidence]:
-        """What the calls of the turn came to, and how far the state is from the right one, where states are known."""
+        """The results of the turn's calls, and how far the state is from the right one, where states are known."""
         before, after = self._before_turn, self._watch
         if len(after.made) > len(before.made):
             yield fact("n_calls", len(after.made) - len(before.made), self.turn)
@@ -213,7 +213,7 @@ class ToolUseEnv(ToolEnv):
             yield Evidence(name=name, value=value, by="verifier")
 
     def _decisive(self) -> Mapping[str, JSON]:
-        """What decides the episode; None where all holds that can be told without a judge."""
+        """The facts that decide the episode; None where every condition that needs no judge holds."""
         if self._user is not None:
             return self._user.measured()
         watch, said = self._watch, self._task_answer
@@ -222,7 +222,7 @@ class ToolUseEnv(ToolEnv):
         return found | {"strictly_solved": watch.strictly_solved(said)} if watch.lenient else found
 
     def answer(self) -> str | None:
-        """What the agent answered."""
+        """The agent's answer."""
         return self._task_answer
 
     def oracle(self, task: Task) -> Sequence[str]:
@@ -246,7 +246,7 @@ class ToolUseEnv(ToolEnv):
         return None
 
     def outside(self, task: Task) -> str:
-        """What answers in place of the world of the task."""
+        """The outside source that answers in place of the task's world."""
         wanted = task.private.get("world")
         part = self._named if wanted is None else _part(wanted)
         return "" if part is None else part.outside
@@ -337,7 +337,8 @@ class ToolUseEnv(ToolEnv):
             self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork, evidence=declared)
 
     def _offered(self, world: OpenWorld) -> tuple[Tool, ...]:
-        """The tools of a world, their descriptions cut to ``doc_chars``, and ``answer`` unless a user hears it."""
+        """The tools of a world, their descriptions cut to ``doc_chars``, and ``answer`` unless the agent speaks to a
+        user."""
         cut = [self._shortened(one) for one in world.tools]
         own = () if isinstance(world, LeadsTurns) else self._own_spec.tools
         return named_apart((*cut, *own), "the environment")
@@ -357,7 +358,7 @@ class ToolUseEnv(ToolEnv):
             world.close()
 
     def _read(self, action: Action | str) -> Action:
-        """Where a user leads, a text that asks for no call is said to the user, and no call that failed."""
+        """Where a user leads, a text without a call is speech to the user, and not a failed call."""
         if self._user is not None and isinstance(action, str):
             return said(action, self._names) or super()._read(action)
         return super()._read(action)
@@ -388,7 +389,7 @@ class ToolUseEnv(ToolEnv):
         nearer = wrote and knows and after.distance() < before.distance()
         self.record("needless_write", wrote and not matched and not nearer)
         if wrote and not knows:
-            self._done.clear()  # what was read before may read otherwise now
+            self._done.clear()  # values read before may have changed
 
 
 def _named(tools: ToolsLike, tasks: TasksLike, default: TasksLike) -> ToolWorld | None:
@@ -419,7 +420,7 @@ def _part(tools: ToolWorld | Mapping[str, object] | str) -> ToolWorld:
 
 
 def _served(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> list[str]:
-    """What serves a user in one of their turns: one call in a turn, or several where that would be too many turns."""
+    """The actions that serve one turn of a user: one call in each, or several where that would be too many turns."""
     if not calls:
         return ["I lack what that needs."]
     most = 1 if len(calls) <= 16 else ToolUseEnv.calls_per_turn

@@ -1,4 +1,4 @@
-"""What ``turngate/ToolUse-v1`` records, and what some worlds record besides."""
+"""The evidence of ``turngate/ToolUse-v1``, and further evidence of some worlds."""
 
 from turngate.envs.glossary import meanings
 

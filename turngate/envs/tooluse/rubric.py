@@ -1,4 +1,4 @@
-"""What an episode of tool use is paid for."""
+"""The payments of an episode of tool use."""
 
 from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome, Requires, Veto
 from turngate.rewards.rubric import FromEvidence, Rubric

@@ -1,4 +1,4 @@
-"""What ``tasks`` of ``turngate/ToolUse-v1`` can name: files of your own, and tasks that bring their world of tools."""
+"""Values of ``tasks`` for ``turngate/ToolUse-v1``: files of your own, and tasks that bring their world of tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ToolTaskSource(TaskSourcePart):
 
     kind: ClassVar[str] = "tool use"
     max_turns: ClassVar[int | None] = None
-    """Most turns of an episode where nobody names another number; None: as the environment has it."""
+    """Most turns of an episode unless the config sets another number; None: as the environment has it."""
 
     def world(self) -> ToolWorld | None:
         """The world that its tasks are played in; None: the one that the environment's ``tools`` name.
@@ -42,9 +42,9 @@ class ToolTasks(ToolTaskSource):
     file: Path
     """JSON lines {"id": …, "prompt": …, "goal": …}, optionally with "state", "gold" and "split"."""
     held_out: int = Field(5, ge=0)
-    """One task in so many goes to heldout, chosen by its id, where a row names no split (5: 20 %); 0 = none."""
+    """Every n-th task goes to heldout, chosen by its id, where a row names no split (5: 20 %); 0 = none."""
     refused: Literal["error", "drop"] = "error"
-    """What becomes of a task whose gold calls do not solve it: an error that names its line, or it is left out."""
+    """Whether a task whose gold calls do not solve it is an error that names its line, or is left out (drop)."""
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
         return read_tool_tasks(self.file_of("file"), world, held_out=self.held_out, drop=self.refused == "drop")

@@ -1,4 +1,4 @@
-"""Several candidates for one click: how they are written, and which of them hits what the task needs."""
+"""Several candidates for one click: how they are written, and which of them hits the target of the task."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def checked(most: int) -> int:
 def candidates_of(text: str, most: int, view: PageView, left_out: str) -> tuple[Point, ...]:
     """The places that ``text`` names, in their order, in pixels of the window; of an element its middle.
 
-    Candidates stand between commas: references, as "e3, e7", or places, as "30 40, 80 90". ``left_out``: what the
-    environment does not take, "places", "references" or "". Raises ToolError for anything else.
+    Candidates stand between commas: references, as "e3, e7", or places, as "30 40, 80 90". ``left_out``: the form that
+    the environment does not accept, "places", "references" or "". Raises ToolError for anything else.
     """
     named = [one.strip() for one in text.split(",")]
     if len(named) > most:
@@ -53,7 +53,7 @@ def _point(text: str, view: PageView, left_out: str) -> Point:
 
 def path_of(text: str) -> tuple[Point, ...]:
     """The places of a way, in their order: "30 40, 80 90, 80 120". Raises ToolError for less than two, too many, and
-    what is no place."""
+    texts that are no places."""
     places = [_PLACE.fullmatch(one.strip()) for one in text.split(",")]
     if not 2 <= len(places) <= LONGEST_PATH or None in places:
         raise ToolError(f"'{text:.40}' is no way; write 2 to {LONGEST_PATH} places: 30 40, 80 90, 80 120")

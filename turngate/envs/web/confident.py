@@ -1,4 +1,4 @@
-"""Clicks with a stated confidence: the argument that tools get, and what is measured of such a click."""
+"""Clicks with a stated confidence: the argument that tools get, and the facts of such a click."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from turngate.types import Action, Evidence, Observation, Task, ToolCall, derive
 MOST_SOLUTIONS = 256
 """Tasks whose solutions are kept."""
 DEADLINE_S = 60.0
-"""Longer than the longest action of the engine (``Limits.action_s``), with what comes after it."""
+"""Longer than the longest action of the engine (``Limits.action_s``), with the work after it."""
 FURTHEST_PX = 100_000
 """By how much a page is scrolled at most in one action."""
 BY_REFERENCE = ("click", "fill", "select", "hover", "drag", "read")
@@ -120,7 +120,7 @@ class WebEnv(ToolEnv):
         if confidence:
             declared = {**(self.turn_spec.evidence or {}), **OF_CONFIDENCE}
             self.turn_spec = replace(self.turn_spec, tools=with_confidence(self.turn_spec.tools), evidence=declared)
-        if self._networked:  # what a server of the user's remembers is neither seen nor undone
+        if self._networked:  # the state of a user's server is neither seen nor undone
             self.turn_spec = replace(self.turn_spec, side_effects="external", fork="none")
         self._settings = PageSettings(width=width, height=height)
         self._kwargs: dict[str, Any] = {
@@ -204,7 +204,7 @@ class WebEnv(ToolEnv):
         return f"error: {problem}"
 
     def changed(self) -> Iterable[Evidence]:
-        """What the turn did to the page and to the site."""
+        """The effects of the turn on the page and on the site."""
         scenario = self._playing()
         yield from scenario.after_turn(self._browser())
         if scenario.ended:
@@ -254,7 +254,7 @@ class WebEnv(ToolEnv):
         return [element for element in found if element is not None]
 
     def close(self) -> None:
-        """Give the browser context back."""
+        """Release the browser context."""
         self._leave()
         if self._session is not None:
             self._session.close()
@@ -474,7 +474,7 @@ class WebEnv(ToolEnv):
 
     def _played(self, task: Task) -> Iterator[str]:
         """The oracle's actions, each carried out. Raises EnvError for one that cannot be, and where they do not solve
-        the task: a demonstration that fails must not be imitated without a word."""
+        the task: a demonstration that fails must not be imitated silently."""
         self.reset(options={"task": task})
         for action in self._playing().oracle(PlannedHands(self._browser())):
             yield action

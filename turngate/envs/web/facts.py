@@ -1,4 +1,4 @@
-"""What ``turngate/Web-v1`` records of every task. Each kind of task adds its own (``WebScenario``)."""
+"""The evidence of ``turngate/Web-v1`` for every task. Each kind of task adds its own (``WebScenario``)."""
 
 from turngate.envs.glossary import meanings
 from turngate.envs.web.generated.shop import facts as shop

@@ -9,9 +9,9 @@ from turngate.envs.web.engine.view import Element, PageView
 
 INDENT = " "
 _SILENT = frozenset({"generic", "none", "presentation", "paragraph", "rowgroup", "StaticText"})
-"""Roles that say nothing: of such an element only what it holds is shown."""
+"""Roles without information: of such an element only its content is shown."""
 _HOLDS = frozenset({"row", "list", "listitem", "table", "grid", "term", "definition"})
-"""Roles whose name is no more than what they hold, which is shown below them."""
+"""Roles whose name only repeats their content, which is shown below them."""
 _LEFT_OUT = ("focused", "in_view", "url", "level")
 """States that are not written: they change with each action, or say little to an agent."""
 
@@ -33,7 +33,7 @@ def page_lines(children: Sequence[Element | str], depth: int = 0) -> Iterator[st
 
 
 def element_line(element: Element) -> str:
-    """One element without what is in it; "" if its role says nothing and it cannot be used."""
+    """One element without its content; "" if its role has no information and it cannot be used."""
     if not element.interactive and ((element.role in _SILENT and not element.name) or element.role == "rowgroup"):
         return ""
     words = [element.ref] if element.interactive else []
@@ -64,7 +64,7 @@ def within(lines: Sequence[str], chars: int) -> str:
 
 
 def changed_lines(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """What was added (+) and taken away (-), in the order of the page."""
+    """Added (+) and removed (-) lines, in the order of the page."""
     found = difflib.ndiff([line.strip() for line in before], [line.strip() for line in now])
     return [line for line in found if line[:2] in ("+ ", "- ")]
 
@@ -75,7 +75,7 @@ def head_line(view: PageView) -> str:
 
 
 def _text_of(element: Element) -> str | None:
-    """The text of an element that holds nothing that can be used; else None."""
+    """The text of an element without usable elements in it; else None."""
     texts = list[str]()
     for child in element.children:
         text = child if isinstance(child, str) else None if child.interactive else _text_of(child)

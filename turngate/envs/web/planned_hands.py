@@ -34,8 +34,8 @@ class PlannedHands:
         raise EnvError(f"the plan needs the {role} '{name}', which is not on the page")
 
     def at(self, selector: str, nth: int = 0) -> str:
-        """See ``Hands``. It is the element of that size whose middle is nearest, because a reference is a matter of the
-        engine and a selector one of the page."""
+        """See ``Hands``. It is the element of that size whose middle is nearest, because references belong to the
+        engine and selectors to the page."""
         place = self.session.evaluate(f"{_PLACE}({json.dumps(selector)}, {nth})")
         if place is None:
             raise EnvError(f"the plan needs element {nth} of '{selector}', which is not on the page")

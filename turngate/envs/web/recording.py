@@ -1,8 +1,8 @@
-"""What a person does on a site, as a demonstration for ``warm_start.demonstrations``.
+"""A person's actions on a site, as a demonstration for ``warm_start.demonstrations``.
 
-``SiteRecorder`` opens the first page of a task in a browser of its own, visible unless asked otherwise, and hears what
-is done. ``demonstrate`` then does the same in ``turngate/Web-v1`` itself: there each element gets the reference that an
-agent would name, waiting is added where the page needs its time, and what cannot be repeated is found out at once.
+``SiteRecorder`` opens the first page of a task in a browser of its own, visible unless asked otherwise, and records the
+actions. ``demonstrate`` then repeats them in ``turngate/Web-v1`` itself: there each element gets the reference that an
+agent would name, waiting is added where the page needs time, and actions that cannot be repeated are found at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def not_checked(end: PageEnd) -> bool:
 
 
 class SiteRecorder:
-    """The first page of a task on your own site, in a window, and what is done there.
+    """The first page of a task on your own site, in a window, and the actions there.
 
     Raises ConfigError where there is no screen to show it on, or the page cannot be opened.
     """
@@ -77,7 +77,7 @@ class SiteRecorder:
 
     @property
     def heard(self) -> list[Heard]:
-        """What was done, without what the next thing makes superfluous."""
+        """The actions, without those that the next one makes superfluous."""
         return merged(self._listening.heard)
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class SiteRecorder:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What a scenario opens its first page with."""
+    """The session with which a scenario opens its first page."""
 
     listening: Listening
 
@@ -99,7 +99,8 @@ class _Opened:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demonstration:
     """The actions of a recorded person as the environment took them. ``problem``: why those after them are left out, ""
-    if none is; ``left_out``: how many. ``outcome``: what the task's verifier said in the end, None if nothing was."""
+    if none is; ``left_out``: how many. ``outcome``: the result of the task's verifier in the end, None if there was
+    none."""
 
     actions: tuple[str, ...]
     problem: str = ""
@@ -108,7 +109,7 @@ class Demonstration:
 
 
 def demonstrate(env: WebEnv, task: Task, heard: Sequence[Heard], answer: str) -> Demonstration:
-    """Do in ``env`` what was heard, and end with ``answer``."""
+    """Repeat the recorded actions in ``env``, and end with ``answer``."""
     hands = _Hands(env, task)
     problem, done = "", 0
     before_ms = hands.start_ms
@@ -120,14 +121,14 @@ def demonstrate(env: WebEnv, task: Task, heard: Sequence[Heard], answer: str) ->
             before_ms, done = one.at_ms, done + 1
         if not hands.ended:
             hands.step("answer", text=answer)
-    except EpisodeError as error:  # what was done before it is kept
+    except EpisodeError as error:  # earlier actions are kept
         problem = str(error)
     left = len(heard) - done if problem else 0
     return Demonstration(actions=tuple(hands.actions), problem=problem, left_out=left, outcome=hands.outcome)
 
 
 class _Hands:
-    """Carries out in an environment what was heard in a browser."""
+    """Carries out recorded actions in an environment."""
 
     def __init__(self, env: WebEnv, task: Task) -> None:
         self._env, self._tab = env, 0
@@ -165,7 +166,7 @@ class _Hands:
         return self.step(one.kind, **given)
 
     def step(self, name: str, **arguments: Any) -> str:
-        """One action. Returns what the environment said against it, or ""; then it is not kept."""
+        """One action. Returns the environment's refusal, or ""; a refused action is not kept."""
         text = self._written(ToolCall(name=name, arguments=arguments))
         seen, _, terminated, truncated, info = self._env.step(text)
         self.ended = terminated or truncated
@@ -177,7 +178,7 @@ class _Hands:
         return ""
 
     def _element(self, one: Heard) -> Element | None:
-        """What an agent would name: the nearest element that can be used, else the nearest one."""
+        """The element that an agent would name: the nearest one that can be used, else the nearest one."""
         assert one.path is not None
         found = self._env.elements_at(one.path)
         return next((element for element in found if element.interactive), found[0] if found else None)

@@ -1,4 +1,4 @@
-"""What a web episode is paid for: the task done; and in episodes that were won, not repeating what led nowhere."""
+"""Payments of a web episode: for the task; in episodes that were won, less for repeating actions without effect."""
 
 from turngate.rewards.gates.ladders import Conditional
 from turngate.rewards.gates.whole_kinds import NeedsOutcome
@@ -11,7 +11,7 @@ RUBRIC = Rubric(
     rewards=(FromEvidence(name="solved", evidence="solved", kind="outcome", weight=1.0, levels=(0, 1)), _NO_OP),
     gates=(NeedsOutcome(at_least=0.5),),
 )
-"""1 for a task that was done, and in such episodes a charge for actions of which nothing came."""
+"""1 for a task that was done, and in such episodes a charge for actions without effect."""
 
 JUDGED_RUBRIC = Rubric(
     rewards=(
@@ -21,7 +21,7 @@ JUDGED_RUBRIC = Rubric(
     ),
     gates=(NeedsOutcome(at_least=0.5),),
 )
-"""``RUBRIC``, and in episodes that were won what a judge says of each step (``step_verdict``, by an examiner)."""
+"""``RUBRIC``, and in episodes that were won a judge's verdict on each step (``step_verdict``, by an examiner)."""
 
 SLIDES_RUBRIC = Rubric(
     rewards=(
@@ -31,7 +31,7 @@ SLIDES_RUBRIC = Rubric(
     ),
     gates=(Conditional(given="content", at_least=1.0, pays=("layout",)),),
 )
-"""Of slides: all that is asked for and no fault; the share of the texts that a reader sees; and the share of the limits
+"""For slides: all of the request and no fault; the share of the texts that a reader sees; and the share of the limits
 of layout that are kept, once all texts are there, because an empty slide is neat."""
 
 PARTIAL_RUBRIC = Rubric(

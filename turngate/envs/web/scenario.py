@@ -1,4 +1,4 @@
-"""What a task of ``turngate/Web-v1`` brings along: its sites, its first page, and what is measured besides the page."""
+"""The parts of a task of ``turngate/Web-v1``: its sites, its first page, and its measurements besides the page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WebScenario(Protocol):
     """One task on its sites, for one episode. Close it in the end."""
 
     goal: str
-    """What the agent is told of tasks of this kind, before the task's own words."""
+    """The instructions for tasks of this kind, before the task's own words."""
     sites: Mapping[str, SiteHandler]
     """Host → the site that answers for it in this process."""
     allowed: Collection[str]
@@ -54,16 +54,16 @@ class WebScenario(Protocol):
     """Whether the page itself has ended the episode."""
 
     def begin(self, session: BrowserSession) -> str:
-        """Open and prepare the first page, and return what the task asks for."""
+        """Open and prepare the first page, and return the task's question."""
 
     def after_turn(self, session: BrowserSession) -> Iterable[Evidence]:
-        """What the turn did, as the site sees it. Called after each action that was carried out."""
+        """The effects of the turn on the site. Called after each action that was carried out."""
 
     def target(self, session: BrowserSession) -> Box | None:
         """The element that the task needs next, if that is known; the agent is not told."""
 
     def state(self) -> str:
-        """A text that is equal for equal states of the site; what the page shows is not in it."""
+        """A text that is equal for equal states of the site; without the content of the page."""
 
     def at_end(self, session: BrowserSession, answer: str | None) -> Iterable[Evidence]:
         """How the episode ended: ``solved`` and ``goal_share`` at least."""
@@ -84,7 +84,7 @@ class WritableScenario(Protocol):
     """A scenario in which the agent writes the page itself."""
 
     def write(self, session: BrowserSession, text: str) -> str:
-        """Show ``text`` as the page, and return what is to be said of it. Raises PageProblem for what is no page."""
+        """Show ``text`` as the page, and return a message about it. Raises PageProblem for a text that is no page."""
 
 
 KINDS: Mapping[str, str] = {

@@ -36,9 +36,9 @@ from turngate.types import (
 class AuxiliaryRow:
     """One text to learn from: ``ids`` int32[L], and which of them are ``trained``, bool[L], never the first.
 
-    ``teacher``, float32[L]: a teacher's log-probabilities of the trained tokens, which the policy's are drawn to; None:
-    the tokens themselves are imitated. Where whole episodes are compared, ``turn`` is the turn of each token, int32[L],
-    ``value`` what the loss is told of the episode, and ``weight`` a factor of its own.
+    ``teacher``, float32[L]: a teacher's log-probabilities of the trained tokens, towards which the policy's are pulled;
+    None: the tokens themselves are imitated. Where whole episodes are compared, ``turn`` is the turn of each token,
+    int32[L], ``value`` what the loss is told of the episode, and ``weight`` a factor of its own.
     """
 
     ids: IntArray
@@ -51,7 +51,7 @@ class AuxiliaryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuxiliaryRows:
-    """What one auxiliary loss wants to be learned in a step; either all rows have a teacher or none.
+    """The rows of one auxiliary loss in a step; either all of them have a teacher or none has.
 
     ``weight`` times the mean over their trained tokens is added to the loss of the step. With ``lr_factor`` they get an
     update of their own instead, at this multiple of the learning rate. With ``contrast`` they are whole episodes, the
@@ -70,18 +70,18 @@ class AuxiliarySource(ABC):
 
     @abstractmethod
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AuxiliaryRows | None:
-        """The rows of ``step``, in which ``groups`` were played: of each task all episodes. None = none."""
+        """The rows of ``step``, in which ``groups`` were played, with all episodes of each task. None: no rows."""
 
     def metrics(self) -> Metrics:
         """Further metrics, without the prefix ``auxiliary/TYPE_``."""
         return {}
 
     def conclude(self) -> None:  # noqa: B027
-        """Raise RunError at the end of a run in which it never had what it is for."""
+        """Raise RunError at the end of a run in which it never found a row to learn."""
 
 
 class Play(Protocol):
-    """Plays episodes beside those of the step, with the policy as it is."""
+    """Plays episodes besides those of the step, with the current policy."""
 
     def __call__(
         self, tasks: Sequence[Task], entries: Sequence[Sequence[Entry]], *, seed: int

@@ -49,7 +49,7 @@ class ComparingPart(WeightedAuxiliaryPart):
         return () if reference is None else (reference,)
 
     def likelihoods(self, means: AuxiliaryContext) -> Likelihoods | None:
-        """How likely the reference finds something."""
+        """Measures texts under the reference; None without one."""
         return means.teacher(*self.teachers) if self.teachers else None
 
 
@@ -62,10 +62,11 @@ class PairingPart(ComparingPart):
     min_gap: float = Field(0.0, ge=0)
     """Least difference of what both were paid, in units of reward; 0: any."""
     winners: Winners = "unaided"
-    """Which episodes may be preferred: those without help, with help alone (guided), or all. Others never had help."""
+    """Which episodes may be preferred: those without help (unaided), only those with help (guided), or all. The other
+    side of a pair never had help."""
     span: Span = "episode"
-    """What is compared: all that the policy wrote, or what it wrote from the turn on in which it first wrote something
-    else after seeing the same (difference), which has less variance."""
+    """Which tokens are compared. episode: all that the policy wrote; difference: those from the first turn on in which
+    both sides saw the same and wrote something else, which has less variance."""
 
     @model_validator(mode="after")
     def _branches_part(self) -> Self:
@@ -94,8 +95,8 @@ class EpisodePairs(PairingPart):
     Adds ``weight`` times the mean over the pairs of ``−log σ(beta·(D₊ − D₋))`` to the loss, where D is how much
     likelier the policy finds an episode's own tokens than ``reference`` does. Hints are always taken out of the
     contexts, also where the guide leaves them in, so both sides begin alike; a pair that does not is left out and
-    counted (``auxiliary/pairs_other_beginning``). Tokens that somebody else wrote are in no D. The first pairs have a
-    loss of ln 2 = 0.693, because the policy is the reference then.
+    counted (``auxiliary/pairs_other_beginning``). Tokens that the policy did not write are in no D. The first pairs
+    have a loss of ln 2 = 0.693, because the policy is the reference then.
 
     Source: Agent-RLVR, https://arxiv.org/abs/2506.11425, where successes had help (``winners = "guided"``); its
     guidance is guide "teacher"; where the hint is during learning, and the number of pairs, are not told there and are
@@ -135,8 +136,8 @@ class CplPairs(PairingPart):
     alpha: float = Field(0.1, gt=0)
     """Temperature of the policy: how much reward a nat of log-probability stands for."""
     bias: float = Field(0.5, gt=0, le=1)
-    """How much the worse side counts; at 1 the loss is blind to both sides becoming less likely alike, and below 1 both
-    are held up."""
+    """Weight of the worse side. At 1 the loss does not change if both sides become less likely by the same amount;
+    below 1 it does."""
     gamma: float = Field(1.0, gt=0, le=1)
     """Discount per turn; below 1, later turns of both sides count less."""
     imitated: float = Field(0.0, ge=0)
@@ -148,7 +149,7 @@ class CplPairs(PairingPart):
 
 
 class PrdpPairs(PairingPart):
-    """PRDP: how much likelier one of two episodes became is to equal how much more it was paid.
+    """PRDP: the gain in log-likelihood of one episode over another is to equal the difference of their payments.
 
     Adds ``weight`` times the mean over the pairs of ``(beta·(D₊ − D₋) − (R₊ − R₋))²`` to the loss. Unlike DPO it knows
     how much better the better one was, and stops pulling once the margin is right.
@@ -197,7 +198,8 @@ class KtoEpisodes(ComparingPart):
 
 
 class ComparedEpisodes(AuxiliarySource):
-    """What the sources have in common: the reference is asked, and whether there ever was anything is remembered."""
+    """What the sources have in common: they ask the reference, and remember whether there ever was anything to
+    compare."""
 
     unit = "pair"
 

@@ -56,7 +56,7 @@ class Interventions(WeightedAuxiliaryPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervention:
-    """What to say in turn ``at`` of ``trajectory``, its first error, instead."""
+    """The correction: what replaces turn ``at`` of ``trajectory``, its first error."""
 
     trajectory: Trajectory
     at: int

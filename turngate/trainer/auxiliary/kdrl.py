@@ -42,7 +42,7 @@ class Kdrl(AuxiliaryPart):
     anneal_steps: int = Field(100, ge=1)
     """Training steps over which the weight goes from ``beta`` to ``beta_last``."""
     spare: Literal["response", "group"] = "response"
-    """What success spares from the teacher: only the episode that succeeded, or all episodes of its task."""
+    """Which episodes the teacher leaves alone. response: those that succeeded; group: all of a task with a success."""
 
     @property
     def teachers(self) -> tuple[str, ...]:

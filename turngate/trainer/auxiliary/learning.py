@@ -48,7 +48,7 @@ class AuxiliaryLosses:
     n_tokens: int | None = None  # how many different ones the model knows
 
     async def batches(self, groups: Sequence[ScoredGroup], step: int) -> tuple[list[AuxiliaryBatch], Metrics]:
-        """What is learned beside ``groups``, all that were played in ``step``, and how much of each kind it is."""
+        """The auxiliary rows of ``step``, in which ``groups`` were played, as batches; metrics count them by kind."""
         found, metrics = [], Metrics()
         for kind, source in self.sources.items():
             rows = await rows_of(source, groups, step, n_tokens=self.n_tokens)
@@ -61,7 +61,7 @@ class AuxiliaryLosses:
         return found, metrics
 
     def conclude(self) -> None:
-        """Raise RunError, at the end of a run, if one of them never had what it is for."""
+        """Raise RunError, at the end of a run, if one of them never found a row to learn."""
         for source in self.sources.values():
             handed(AUXILIARY, source.conclude, take=ignored, must="")
 

@@ -23,8 +23,7 @@ from turngate.types import ScoredGroup, derive_seed
 class OracleDemonstrations(WeightedAuxiliaryPart):
     """Imitates the oracle on some tasks of every step, whatever the policy did there.
 
-    ``weight`` times the mean cross-entropy per token is added to the policy's loss. The tasks are drawn anew in each
-    step.
+    ``weight`` times the mean cross-entropy per token is added to the policy's loss. Each step draws other tasks.
     """
 
     type: Literal["demonstrations"] = "demonstrations"

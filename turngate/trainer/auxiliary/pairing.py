@@ -1,7 +1,7 @@
-"""Which episodes of a task make a pair, and what of them is compared: the one machine for pairs.
+"""Which episodes of a task make a pair, and which of their tokens are compared; every loss over pairs uses this.
 
-Both sides of a pair were in the same situation and did something else. So help is taken out of the contexts, and what
-then still differs before either side has acted makes no pair.
+Both sides of a pair were in the same situation and acted differently. So help is taken out of the contexts, and two
+episodes whose contexts then still differ before either side has acted make no pair.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Side = TypeVar("Side")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pair:
-    """Two episodes of one task. ``gap``: what the preferred one was paid more, in units of reward."""
+    """Two episodes of one task. ``gap``: by how much more the preferred one was paid, in units of reward."""
 
     win: Trajectory
     lose: Trajectory
@@ -42,8 +42,8 @@ def pairs_of(
     * ``"score"``: every two of which one was paid more;
     * ``"branch"``: as "score", where one branched off the other, or both off a third at the same turn.
 
-    The preferred one was paid at least ``min_gap`` more (``Score.compared``), and had help or none as ``winners`` has
-    it; the other one had none. Unusable episodes are in no pair.
+    The preferred one was paid at least ``min_gap`` more (``Score.compared``), and had help or none as ``winners`` asks;
+    the other one had none. Unusable episodes are in no pair.
     """
     scored = [pair for pair in zip(group.trajectories, group.scores, strict=True) if pair[1].usable]
     met = _outcomes(scored, winners) if rule == "outcome" else _all_twos(scored)
@@ -94,7 +94,7 @@ def _branched(one: Trajectory, other: Trajectory) -> bool:
     )
 
 
-# --- what is compared -------------------------------------------------------------------------------------------------
+# --- the tokens that are compared -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,7 +130,7 @@ def bare(trajectory: Trajectory) -> Bare | None:
 
 
 def compared(win: Bare, lose: Bare, span: Span) -> tuple[Bare, Bare] | None:
-    """What of both sides is compared; None where they were not in the same situation.
+    """Both sides with the tokens that are compared; None where they were not in the same situation.
 
     "episode": all that the policy wrote, if both saw the same first. "difference": what it wrote from the turn on in
     which both had seen the same so far and it wrote something else.

@@ -122,7 +122,7 @@ def _sides(values_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _told_of_pairs(sums: EpisodeSums, margin_P: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What is reported of every pair. Watch both likelihoods: a loss of differences may lower them together."""
+    """The metrics of pairs. Watch both likelihoods: a loss of differences may lower them together."""
     win, lose = _sides(sums.text_B)
     win_x, lose_x = _sides(sums.x_B)
     preferred = (win_x > lose_x).to(margin_P.dtype)

@@ -1,8 +1,8 @@
-"""Learning without the hint: the context that was sampled under, the one that is learned under, and who wrote a token.
+"""Learning without the hint: the context a token was sampled in, the one it is trained in, and who wrote it.
 
 A rollout puts a hint into the context as tokens of its own, marked ``Source.GUIDE``. Where the guidance has
 ``strip_for_train``, learning sees the same episode without exactly these tokens; nothing is tokenised again. So the
-policy learns to do without the hint what it did with it. Every turn from the hint on then has two contexts, because the
+policy learns to act without the hint as it did with it. Every turn from the hint on then has two contexts, because the
 hint is in the history of all of them, and its importance ratio is
 
     ρ = π_θ(token | context without the hint) / μ(token | context as sampled)
@@ -22,11 +22,11 @@ import numpy as np
 from turngate.types import ByteArray, ScoredGroup, Source, Trajectory, Turn
 
 EXPERT = "expert"
-"""``Guidance.source`` of turns that somebody better wrote, which ``loss.experts`` learns from."""
+"""``Guidance.source`` of turns that an expert wrote, which ``loss.experts`` learns from."""
 
 
 class Origin(IntEnum):
-    """Under what a token was written, beside what it is learned under."""
+    """The context in which a token was sampled, compared with the one in which it is trained."""
 
     OWN = 0
     """The policy wrote it, in the context in which it is learned. All tokens of a context count as such, too."""
@@ -46,7 +46,8 @@ def without_hints(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
 def without_hint(trajectory: Trajectory) -> Trajectory:
     """The episode without the tokens of its hint, if that is stripped for training; else the episode itself.
 
-    Only tokens of contexts that are marked ``Source.GUIDE`` are deleted; the completions, also forced ones, stay.
+    Only tokens of contexts that are marked ``Source.GUIDE`` are deleted; the completions, also those of prefix turns,
+    stay.
     """
     guidance = trajectory.guidance
     if guidance is None or not guidance.strip_for_train:

@@ -121,7 +121,7 @@ def split(
 
 
 def only_segments(batch: Batch, chosen_L: BoolArray) -> Batch:
-    """The tokens of some whole segments, which are numbered anew; weights stay as they are."""
+    """The tokens of some whole segments, which are renumbered; weights stay as they are."""
     own = {name: getattr(batch, name)[chosen_L] for name in batch.__dataclass_fields__}
     own["segment_L"] = np.unique(own["segment_L"], return_inverse=True)[1].astype(np.int32)
     return Batch(**own)

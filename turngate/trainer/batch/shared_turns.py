@@ -40,12 +40,12 @@ def regrafted(trajectories: Sequence[Trajectory], stays_B: BoolArray) -> tuple[T
 
     Where one is taken out off which others branched, the branch that shares most turns with it stands in its place, and
     the others then branch off that; in the place of a root it has its seed, by which their environment was reset, so
-    that it can be replayed. So turns that several share are still known to be the same, and all are still the
-    episodes of one tree.
+    that it can be replayed. So shared turns are still recognised as the same, and all are still the episodes of one
+    tree.
     """
     kept = {one.id: one for one in trajectories}
     for gone in (one for one, stays in zip(trajectories, stays_B, strict=True) if not stays):
-        gone = kept[gone.id]  # it may stand in the place of an earlier one
+        gone = kept[gone.id]  # it may have replaced an earlier one
         branches = [(one, one.parent[1]) for one in kept.values() if one.parent is not None and left(one, kept) is gone]
         above = left(gone, kept)
         del kept[gone.id]

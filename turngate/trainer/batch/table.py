@@ -17,10 +17,10 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
 
     Cohorts (``Trajectory.cohort``: task, guidance kind and level) are dense numbers in order of appearance. Payments
     for a whole episode are booked on its last turn. So is the payment for a process verdict on a whole episode, but
-    ``process_N`` of that turn does not contain the verdict. Where verdicts could not be had, all columns hold what
-    the episode is compared by (``Score.compared``), with the siblings' mean in their place. Raises ShapeError, naming
-    the trajectory, for a score that is not usable (filters drop those), for a reward of another length than its turns
-    and for a process verdict on a turn that it does not have.
+    ``process_N`` of that turn does not contain the verdict. Where verdicts are missing, all columns hold what the
+    episode is compared by (``Score.compared``), with the siblings' mean in their place. Raises ShapeError, naming the
+    trajectory, for a score that is not usable (filters drop those), for a reward of another length than its turns and
+    for a process verdict on a turn that it does not have.
     """
     scored = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     pairs = [(trajectory, score.compared) for trajectory, score in scored]
@@ -133,6 +133,6 @@ def _measured(trajectories: Sequence[Trajectory]) -> dict[str, npt.NDArray[Any]]
 
 
 def _sampled(turn: Turn) -> FloatArray:
-    """The sampler's logprobs of the tokens that the policy chose itself: [K], without a forced prefix."""
+    """The sampler's logprobs of the tokens that the policy chose itself: [K], without prefix turns."""
     logprobs_K: FloatArray = turn.completion.logprobs_K[turn.source[len(turn.context_ids) :] == Source.POLICY]
     return logprobs_K

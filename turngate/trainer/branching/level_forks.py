@@ -49,7 +49,7 @@ class PorToolBranching(BranchingPart):
     """PORTool: paths fork at every turn until there are enough; which of them fork last is drawn at random.
 
     Source: https://arxiv.org/abs/2510.26020. It draws candidates for the next turn and keeps as many as trajectories
-    are missing; here no more are drawn than are kept, so no turn is sampled in vain.
+    are missing; here no more are drawn than are kept, so no sampled turn is discarded.
     """
 
     type: Literal["portool"] = "portool"

@@ -1,4 +1,4 @@
-"""ARPO, EPTree and CURE: episodes branch where the policy was unsure how to begin its turn.
+"""ARPO, EPTree and CURE: episodes branch at turns whose first tokens the policy was uncertain about.
 
 How unsure it was is the mean of −log p over the first tokens of the turn, in nats: an unbiased estimate of its entropy
 there, which needs nothing but the log-probabilities of the sampled tokens. The papers measure the entropy of the

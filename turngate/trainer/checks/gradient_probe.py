@@ -78,11 +78,11 @@ def probe_gradient(
 ) -> GradientProbe:
     """Add ``delta`` to one turn's reward, recompute credit, and compare every turn's advantage and gradient.
 
-    Nothing is trained: the learner's weights, gradient and memory stay as they are. ``column`` says what is perturbed:
-    the payment (``reward_N``), or the process verdict (``process_N``) for credit that reads verdicts; a turn without a
-    verdict is then taken to have 0 before. ``outcome_B`` and ``settled_B`` are not changed. With a loss in which tokens
-    do not interact, the gradient changes only at turns whose advantage changed. Siblings are among them if the credit
-    rule takes its baseline from siblings.
+    Nothing is trained: the learner's weights, gradient and memory stay as they are. ``column`` is the perturbed
+    quantity: the payment (``reward_N``), or the process verdict (``process_N``) for credit that reads verdicts; a turn
+    without a verdict is then taken to have 0 before. ``outcome_B`` and ``settled_B`` are not changed. With a loss in
+    which tokens do not interact, the gradient changes only at turns whose advantage changed. Siblings are among them if
+    the credit rule takes its baseline from siblings.
 
     Raises UnknownName for the trajectory, ConfigError for the turn, for a delta of 0, or for a learner that cannot show
     its gradient (see ``GradientLearner``), ShapeError as credit and pack do.

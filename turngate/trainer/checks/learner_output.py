@@ -1,6 +1,6 @@
-"""What a user's learner answers, read before it is used: metrics, measured columns and weights.
+"""Checks what a user's learner returns before it is used: metrics, measured columns and weights.
 
-A learner that ships is used as it is.
+Learners that ship with turngate are used unchecked.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _METRICS = "a dictionary of numbers by name"
 def started(part: LearnerPart, *, jobs: int = 1) -> Iterator[bool]:
     """``LearnerPart.started``.
 
-    A learner cannot hide what went wrong in the run, and what it raises when the run is left is its own fault: the end
-    of a run that was right, and a note to one that had failed already.
+    A learner cannot hide an error of the run. An error that it raises at the end of the run is its own: it ends a run
+    that had succeeded, and becomes a note to the error of a run that had failed.
     """
     start: Callable[[], object] = partial(part.started, jobs=jobs)
     manager = handed(NOUN, start, take=answering("__enter__", "__exit__"), must="a context manager", of=part.started)
@@ -87,7 +87,7 @@ def _made(
 
 
 class ReadLearner:
-    """A learner, or what only measures, whose answers are read; what else it has is had from it.
+    """A ``Learner`` or ``Measuring`` whose answers are checked; its other attributes are passed through.
 
     Every method raises PartError for what the learner raises, and for an answer that cannot be used.
     """

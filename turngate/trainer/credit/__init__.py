@@ -86,7 +86,7 @@ VALUE_TARGETS: Mapping[str, Callable[..., FloatArray]] = {
 }
 
 CREDIT_TERMS: Mapping[str, Callable[..., tuple[CreditTerm, ...]]] = {"gigpo": gigpo_terms}
-"""What the credit of a rule is the sum of, by the name of the rule; the same arguments as the rule."""
+"""The terms whose sum is a rule's credit, by the name of the rule; the functions take the arguments of the rule."""
 
 __all__ = [
     "CREDITS",

@@ -1,8 +1,8 @@
 """Negative controls: runs that must not learn, because credit has nothing to do with what the policy did.
 
 If such a run improves, its improvement does not come from credit. Which episodes are learned from is decided by their
-true scores, as in the run itself; ``check_controls`` refuses what would learn from that. Facts that a rule reads beside
-rewards (tags, entropies, beliefs) stay true too.
+true scores, as in the run itself; ``check_controls`` refuses parts that would learn from that. Facts that a rule reads
+beside rewards (tags, entropies, beliefs) stay true too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,9 @@ from turngate.types import FloatArray, TurnTable, derive_seed
 def check_controls(controls: Sequence[str], *, guide: str, auxiliary: Sequence[str]) -> None:
     """Raise ValueError for controls of a run that could learn from true results, although its credit is false.
 
-    A guide reads true scores when it decides which episodes are learned from, and an auxiliary loss learns beside all
-    credit. A curriculum chooses among tasks alone, so it may stay: no episode of a task is preferred to another one.
+    A guide reads true scores when it decides which episodes are learned from, and an auxiliary loss learns
+    independently of credit. A curriculum chooses among tasks alone, so it may stay: no episode of a task is preferred
+    to another one.
     """
     if controls and auxiliary:
         raise ValueError(

@@ -39,7 +39,7 @@ class _RecordingColumns(dict[str, Column]):
     def __init__(self, columns: Mapping[str, Column], spare: Column | None) -> None:
         super().__init__(columns)
         self.read: set[str] = set()
-        self.lacking = ""  # the last column that the rule asked for in vain
+        self.lacking = ""  # the last missing column that the rule asked for
         self.spare = spare
 
     def __contains__(self, name: object) -> bool:

@@ -93,7 +93,7 @@ def hero(
 
     * The rule says right where outcome and total reach ``threshold``. Inside one cohort and one verdict of the rule,
       ``u = (s − min) / (max − min)``; ``r̂ = −α + 2αu`` where it says wrong, ``1 − β + 2βu`` where right. For α, β < ½
-      nobody who is wrong overtakes one who is right.
+      a wrong episode never overtakes a right one.
     * s is ``measured["paid/SCORE_B"]``, what the component ``score`` was paid in the episode, or by default the mean of
       the trajectory's process verdicts that no gate closed.
     * ``w = w_min + (w_max − w_min) · σ(k (std(s) − spread))`` per cohort: tasks on which s spreads more count more.

@@ -23,7 +23,8 @@ GainWeight: TypeAlias = Annotated[
 
 
 def igpo(table: TurnTable, *, gamma: Gamma = 1.0, weight: GainWeight = 1.0, eps: Eps = 1e-6) -> FloatArray:
-    """IGPO: each turn earns what it adds to the probability of the right answer, and the last one what was paid.
+    """IGPO: each turn earns what it adds to the probability of the right answer, and the last one the episode's
+    payment.
 
     ``A_t = Σ_{s≥t} γ^{s−t} z(r_s)``: float32[N].
 

@@ -1,7 +1,7 @@
 """How much each turn is imitated: credit of at least 0 for the objectives ``imitation`` and ``a_lol``.
 
-R is everything that an episode was paid. V(x), what the task is worth, is the mean of its episodes in the batch, or
-what a critic says. Each rule also gives credit to an episode without siblings (``alone``), which filters then leave in.
+R is everything that an episode was paid. V(x), the value of the task, is the mean of its episodes in the batch, or a
+critic's value. Each rule also gives credit to an episode without siblings (``alone``), which filters then leave in.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -84,15 +84,16 @@ def imitate(table: TurnTable) -> FloatArray:
 def awr(
     table: TurnTable, *, beta: AwrBeta = 1.0, cap: MostWeight = 20.0, worth: Worth = "siblings", per: Per = "episode"
 ) -> FloatArray:
-    """AWR: imitates what was better than expected more, and what was worse less, by a power of the advantage.
+    """AWR: imitates turns that were better than expected more and others less, by the exponential of the advantage.
 
-    ``min(exp(A/β), cap)`` with ``A = R − V(x)``, or per turn ``A_t = G_t − V``, G_t what is paid from it on:
+    ``min(exp(A/β), cap)`` with ``A = R − V(x)``, or per turn ``A_t = G_t − V``, G_t the payments from it on:
     float32[N].
 
     Source: advantage-weighted regression, https://arxiv.org/abs/1910.00177, whose cap is 20. A = 1, 0, −1 and β = 1:
     2.718282, 1, 0.367879. ``worth`` says what V is. In expectation, and without the cap, the best policy is ∝
-    μ·exp(A/β), μ who played. A lone episode has the weight 1, unless a critic knows better. Known weakness: a small β
-    imitates the best alone. Raises ShapeError (see ``validate``), ConfigError for β or a cap that is not positive.
+    μ·exp(A/β), μ the policy that played. A lone episode has the weight 1, unless a critic knows better. Known weakness:
+    a small β imitates the best alone. Raises ShapeError (see ``validate``), ConfigError for β or a cap that is not
+    positive.
     """
     if not beta > 0 or not cap > 0:
         raise ConfigError(f"awr needs beta > 0 and cap > 0, found beta={beta}, cap={cap}")
@@ -149,7 +150,8 @@ def reward_softmax(paid_B: Float64Array, cohort_B: IntArray, tau: float) -> Floa
 
 
 def bfs_prover(table: TurnTable, *, easy: Easy = 0.05, rarest: Rarest = 0.05) -> FloatArray:
-    """BFS-Prover: imitates turns that are neither too easy for who played them nor among the least likely ones.
+    """BFS-Prover: imitates turns that were neither too easy for the policy that played them nor among the least likely
+    ones.
 
     1, or 0 where the mean of −log p over the turn's tokens, measured when it was sampled, is below ``easy``, for the
     ⌊rarest·N⌋ turns of the batch in which it is largest, and for turns in which the policy wrote nothing: float32[N].
@@ -179,7 +181,7 @@ def top_scored(table: TurnTable, *, most: BestScored = 2) -> FloatArray:
     Source: muCode, https://arxiv.org/abs/2502.20380 and its code (select_topK.py), whose scorer has a head that gives a
     number; here it is a log-ratio, which ``reward_model.model`` names. Left out: the 100 points that passing the public
     tests adds, and a best solution as the target of other episodes' states. Scores 1.2, .4, −1 and ``most`` = 2: 1, 1,
-    0. Known weakness: what the scorer gets wrong is imitated, and s sums over tokens. Raises ShapeError (see
+    0. Known weakness: the errors of the scorer are imitated, and s sums over tokens. Raises ShapeError (see
     ``validate``; ``logratio_N`` missing or infinite), ConfigError for most < 1.
     """
     if most < 1:
@@ -200,7 +202,7 @@ for _rule in (imitate, awr, a_lol, rise, bfs_prover, top_scored):
 
 
 def _of_episodes(kept_N: Float64Array, table: TurnTable, worth: Worth) -> Float64Array:
-    """``max(A, 0)`` of every episode, also of one without a turn, which no critic values: float64[B]."""
+    """``max(A, 0)`` of every episode, also of one without a turn, for which a critic has no value: float64[B]."""
     kept_B = np.zeros(table.n_trajectories)
     if worth != "critic":
         centred_B = group(table.total_B, table.cohort_B).centred_M

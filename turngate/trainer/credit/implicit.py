@@ -2,7 +2,7 @@
 
 ``measured["logratio_N"]`` is ``Σ log π_φ − log π_ref`` over the policy tokens of each turn. ``prime`` and ``istar``
 compute credit from it. The two losses train φ. They return their gradient with respect to each trajectory's summed
-log-ratio, so that a learner only has to differentiate ``Σ_i gradient_i · logratio_i``.
+log-ratio, so a learner only has to differentiate ``Σ_i gradient_i · logratio_i``.
 """
 
 from typing import Annotated, TypeAlias

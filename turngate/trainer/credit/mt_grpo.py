@@ -42,8 +42,8 @@ def mt_grpo(
       siblings' turns with index s that have an open verdict. The paper has two turns; this is its form for any number
       (reconstructed).
     * "corrected": ``A_t = O_i + λ G_t − mean_{k≠i} (O_k + λ G_{k,t})``, ``G_t = Σ_{s≥t}`` what turns were paid, and 0
-      for a sibling that ended before t; ``split_sources`` says what is paid to turns and what to the episode. Nothing
-      is divided by a std, so eps and ddof have no effect.
+      for a sibling that ended before t; ``split_sources`` divides the payments into those to turns and those to the
+      episode. Nothing is divided by a std, so eps and ddof have no effect.
 
     Why a correction: subtracting the mean over the siblings that reached a turn index says what a turn was worth
     *given* that it exists. Where the policy decides whether to go on, the value of going on is lost: if a further turn

@@ -1,4 +1,4 @@
-"""NGRPO: an imagined best sibling, so that a cohort of failures still says something."""
+"""NGRPO: an imagined best sibling, so that a cohort of failures still has a learning signal."""
 
 from typing import Annotated, TypeAlias
 

@@ -1,4 +1,4 @@
-"""What several rules read from a table beside its totals: measured columns, successes, and the two sources of pay.
+"""Columns that several rules read from a table besides its totals: measured columns, successes, two sources of pay.
 
 The two sources are payments to single turns and payments to the whole episode; rules that normalise them separately
 need both. ``split_sources`` separates them so that together they are everything that was paid.
@@ -99,7 +99,7 @@ def scores(table: TurnTable) -> Float64Array:
 
 
 def split_sources(table: TurnTable, method: str) -> tuple[Float64Array, Float64Array]:
-    """What each turn was paid for itself (float64[N], NaN = nothing said) and what the episode was paid (float64[B]).
+    """What each turn was paid for itself (float64[N], NaN = no verdict) and what the episode was paid (float64[B]).
 
     Before the last turn every payment belongs to its turn. The last turn holds both: its own share is what its open
     verdicts were paid (``measured["process_paid_N"]``), the rest belongs to the episode. So ``outcome + Σ turns`` is

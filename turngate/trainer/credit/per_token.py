@@ -60,7 +60,7 @@ def token_targets(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95) ->
 def reinforce_plus_plus_tokens(
     table: TurnTable, *, gamma: TokenGamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8
 ) -> TokenCredit:
-    """REINFORCE++ by token: what is paid from each token on, scaled to mean 0 and variance 1.
+    """REINFORCE++ by token: the payments from each token on, scaled to mean 0 and variance 1.
 
     ``A_j = (G_j − mean) / sqrt(var + eps)`` over all policy tokens of the batch, ``G_j = r_j + γ G_{j+1}``.
 

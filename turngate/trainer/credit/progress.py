@@ -65,8 +65,8 @@ def progress(
     earn nothing.
 
     Source: VSRM (⚠ from its abstract) and PAV, https://arxiv.org/abs/2410.08146, where k = 4 and the weight is between
-    0.2 and 5 (⚠ uncertain). A prover that always fails or always succeeds measures no progress; the values of the
-    policy itself (k = 1) add nothing to its gradient. Values for branched rollouts are ``tempo``'s.
+    0.2 and 5 (⚠ uncertain). A prover that always fails or always succeeds shows no progress; the values of the policy
+    itself (k = 1) add nothing to its gradient. Values for branched rollouts are ``tempo``'s.
 
     Degenerate: a turn that was not measured (NaN) shares evenly with the next ones that were; before the first and
     after the last measurement a turn earns nothing; without any, or if all are equal, this is ``rloo`` of the outcome.

@@ -1,4 +1,4 @@
-"""R3L: a retry is credited from its pivot on, and what went well counts more."""
+"""R3L: a retry is credited from its pivot on, and turns that went well count more."""
 
 from typing import Annotated, TypeAlias
 
@@ -37,7 +37,7 @@ def r3l(table: TurnTable, *, success: Success = 1.0, amplify: Amplify = 3.0) -> 
     tokens; drop it there with ``after_pivot``.
 
     Branches: turns that leaves share learn nothing, by this mask; the rule is meant for retries, whose shared turns are
-    forced.
+    prefix turns.
 
     Not zero-mean. For R ≤ success no sign is flipped. Equal totals give 0 below ``success``, and 1 each from there on,
     by the paper's rule. A cohort of one gives exactly 0 (the code leaves its reward in). Without branches and with

@@ -15,7 +15,7 @@ from turngate.types import FloatArray, TurnTable
 
 
 def reinforce_plus_plus(table: TurnTable, *, gamma: Gamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8) -> FloatArray:
-    """REINFORCE++: what is paid from each turn on, scaled to mean 0 and variance 1 over the batch.
+    """REINFORCE++: the payments from each turn on, scaled to mean 0 and variance 1 over the batch.
 
     ``A_t = (G_t − mean) / sqrt(var + eps)`` over all tokens of the batch, ``G_t = Σ_{k≥t} γ^{k−t} r_k``: float32[N].
 

@@ -1,4 +1,4 @@
-"""Returns: what is paid from a turn on, the simplest credit per turn."""
+"""Returns: the sum of payments from a turn on, the simplest credit per turn."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from turngate.types import FloatArray, TurnTable
 
 
 def returns(table: TurnTable, *, gamma: Gamma = 1.0, baseline: Baseline = "rloo") -> FloatArray:
-    """Returns: what is paid from each turn on, less the mean of what the other siblings earned.
+    """Returns: the payments from each turn on, less the mean of the other siblings' payments.
 
     ``A_t = G_t − mean of the other siblings' G_0`` with ``G_t = Σ_{k≥t} γ^{k−t} r_k``: float32[N].
 

@@ -76,7 +76,7 @@ def riskpo(
     * "uniform" gives every member the credit of its set;
     * "sum_mean" gives member i the share ``(R_i − mean of its cohort) / Σ of these over the set``, and equal shares
       where that sum is 0. The credit of a set is never positive, so in a set that did better than the mean this raises
-      the credit of its *failures*; that is how the authors' code works, and it is kept.
+      the credit of its *failures*; this is kept from the authors' code.
 
     Source: https://arxiv.org/abs/2510.00911 and its code (bundles of 5, n=10, mix 1.5; tau_high 0.9 on easy data). Not
     zero-mean: the best sets get 0, all others less. The order of siblings decides which form a set, and the credit of a

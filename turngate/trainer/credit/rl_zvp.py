@@ -60,7 +60,7 @@ def zero_variance_credit(
     """``+αH`` where sign is +1, ``−α(max H − H)`` where −1, else 0, and 0 where H is NaN: float64[M].
 
     Members (turns or tokens) lie end to end; ``start_B`` (int[B]) is where each trajectory begins, ``sign_B`` (int[B])
-    what became of it, the maximum is over its members.
+    its result as ``signs`` has it; the maximum is over its members.
     """
     length_B = np.diff(start_B, append=len(entropy_M))
     known_M = ~np.isnan(entropy_M)

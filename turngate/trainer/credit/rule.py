@@ -4,8 +4,8 @@ Every function of ``CREDITS`` and ``TOKEN_CREDITS`` is one under its name, and s
 ``package.module:function``: it takes a ``TurnTable``, returns float32[N] or a ``TokenCredit``, and has its settings as
 keyword-only arguments. A function that reads a critic's values may also say what the critic learns, by its attribute
 ``value_targets``, a function of the table. One that compares no siblings, and so gives credit to an episode without
-any, has the attribute ``alone = True``: filters then leave such episodes in. One whose credit is a sum may say of what,
-by its attribute ``terms``, a function of the same arguments that returns ``CreditTerm`` objects.
+any, has the attribute ``alone = True``: filters then leave such episodes in. One whose credit is a sum may name its
+terms by its attribute ``terms``, a function of the same arguments that returns ``CreditTerm`` objects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIBLINGS = 64
 
 
 class CreditRule(Part):
-    """How what was paid becomes credit: one number for each turn, or for each token."""
+    """How payments become credit: one number for each turn, or for each token."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "credit rule"
@@ -63,7 +63,7 @@ class CreditRule(Part):
         return bool(getattr(self.function, "alone", False))
 
     def terms(self, table: TurnTable) -> tuple[CreditTerm, ...]:
-        """What the credit of every turn is the sum of; empty for a rule that does not say."""
+        """The terms whose sum is the credit of every turn; empty for a rule without ``terms``."""
         own = getattr(self.function, "terms", None) or CREDIT_TERMS.get(self.type)
         return () if own is None else tuple(own(table, **self.settings()))
 
@@ -92,7 +92,7 @@ class CreditRule(Part):
     ) -> bool:
         """Whether a first turn that all siblings share gets any credit, found by a dry run; arguments as in ``reads``.
 
-        A rule that compares siblings gives it none: there is no sibling that did something else.
+        A rule that compares siblings gives it none: no sibling acted differently.
         """
         return learns_from_one_tree(self, offered, siblings=siblings, components=components)
 
@@ -122,7 +122,7 @@ class CreditRule(Part):
 
 
 VALUES = frozenset({"value_N", "value_S"})
-"""What a critic says, before each turn or before each policy token."""
+"""A critic's values, before each turn or before each policy token."""
 
 for _name, _function in {**CREDITS, **TOKEN_CREDITS}.items():
     CreditRule.of_function(_name, _function)

@@ -1,4 +1,4 @@
-"""Whom a turn's trajectory is compared with: its siblings that do not share the turn.
+"""The siblings that a turn's trajectory is compared with: those that do not share the turn.
 
 A baseline must not depend on the action that it is subtracted for. Siblings that branched off after a turn share it, so
 what they were paid depends on it: with them in its baseline, a turn that k of n siblings share would lose the share
@@ -7,7 +7,7 @@ cohort has a comparison of its own: its trajectory, and the siblings outside of 
 
 The m siblings outside stand in for all n − 1: each weighs ``(n − 1)/m``. So the weights sum to n at every turn, and
 rules that keep a share of the gradient, such as (n − 1)/n under ``dr_grpo``, keep the same one of all turns. A turn
-with nothing outside is compared with nobody, like a cohort of one.
+without siblings outside has no comparison, like a cohort of one.
 
 A cohort without branches is one comparison of all its members, each with weight 1.
 """
@@ -33,10 +33,10 @@ from turngate.types import BoolArray, FloatArray, TurnTable
 class Siblings:
     """M members of numbered comparisons.
 
-    * ``member_M`` int64[M]: what is compared, trajectories or turns;
+    * ``member_M`` int64[M]: the compared trajectories or turns;
     * ``group_M`` int64[M]: the comparison that it takes part in; numbers may have gaps;
     * ``own_N`` int64[N]: for each turn (or each of some turns), the member that stands for itself in its comparison;
-    * ``weight_M`` float64[M]: how often a member counts; None = once each, which no branch is needed for.
+    * ``weight_M`` float64[M]: how often a member counts; None = once each, as without branches.
     """
 
     member_M: Int64Array
@@ -57,7 +57,7 @@ class Siblings:
 
     @property
     def alone_N(self) -> BoolArray:
-        """The turns that are compared with nobody: bool[N]."""
+        """The turns without a comparison: bool[N]."""
         return self.outside_N < 1
 
     @property
@@ -71,7 +71,7 @@ def siblings(table: TurnTable) -> Siblings:
     """The comparisons of trajectories, for each turn of a validated table.
 
     Branches are those of ``measured["parent_B"]`` and ``branch_B``; without these columns there are none. Turns that
-    hold no token of the policy need no baseline, so the forced turns that retries have in common are not meant. Raises
+    hold no token of the policy need no baseline, so the prefix turns that retries have in common are left out. Raises
     ShapeError as ``tree.branches`` does.
     """
     tree, branched_G = _branched(table)

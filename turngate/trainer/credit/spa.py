@@ -46,7 +46,7 @@ def spa(
     baseline: Baseline = "rloo",
     outcome: Outcome = "settled",
 ) -> FloatArray:
-    """SPA: an estimator gives each turn a share of the outcome, and a turn gets what is earned from it on.
+    """SPA: an estimator gives each turn a share of the outcome, and a turn gets the sum of rewards from it on.
 
     ``A_t = G_t − mean of the siblings' G_0``, ``G_t = Σ_{s≥t} γ^{s−t} r_s``: float32[N].
 

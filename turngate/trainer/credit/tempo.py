@@ -34,7 +34,7 @@ def tempo(
     division.
 
     Source: https://arxiv.org/abs/2509.18314, which compares token by token; here whole turns. Known weakness: freely
-    sampled thoughts never coincide, and what is left is ``grpo``; watch ``shared_turns.merged_share``.
+    sampled thoughts never coincide, and it becomes ``grpo``; watch ``shared_turns.merged_share``.
 
     Branches: mean and values hold leaves that share the turn, so early turns learn less: in two trees of two leaves
     that branch after turn 1, paid 0 or 1, 1.90 of turn 1's policy gradient against 2.37 of turn 2's (see

@@ -1,4 +1,4 @@
-"""What a credit is the sum of, for rules that can say so: told by ``turngate show``."""
+"""The terms of a credit that is a sum, for rules that can name them; ``turngate show`` prints them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 class CreditTerm(NamedTuple):
     """One comparison that a rule adds to the credit of every turn.
 
-    ``name``: what was compared. ``credit_N``: what it adds, float64[N]. ``compared_N``: with how many others, int64[N];
-    where that is 0 the term says nothing.
+    ``name``: what it compares. ``credit_N``: the number that it adds, float64[N]. ``compared_N``: with how many others,
+    int64[N]; where that is 0 the term adds nothing.
     """
 
     name: str

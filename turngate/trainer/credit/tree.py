@@ -110,7 +110,7 @@ def grow(table: TurnTable, method: str, merge: Merge = "recorded") -> Tree:
 def branches(table: TurnTable, method: str) -> tuple[Int64Array, Int64Array]:
     """``parent_B`` and ``branch_B``, checked: two int64[B].
 
-    Raises ShapeError if nobody measured them, for values that are no whole numbers, a parent outside the batch, a
+    Raises ShapeError if they were not measured, for values that are no whole numbers, a parent outside the batch, a
     trajectory that descends from itself, and a branch beyond the turns of either trajectory.
     """
     parent_B, branch_B = _whole(table, "parent_B", method), _whole(table, "branch_B", method)

@@ -67,7 +67,8 @@ class Curriculum(Protocol):
         ...
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """Take in the results of the step that was picked last. Guided and forced episodes are passed over."""
+        """Take in the results of the step that was picked last. Guided episodes and those with prefix turns are passed
+        over."""
         ...
 
     def metrics(self) -> Metrics:

@@ -31,16 +31,17 @@ def expected_draws(wanted: int, kept_share: float) -> float:
 
 
 def learnability(pass_rate: Numbers) -> Numbers:
-    """``p(1−p)``, the variance of success: 0 for what is always or never solved, most at 1/2."""
+    """``p(1−p)``, the variance of success: 0 for a task that is always or never solved, largest at 1/2."""
     return pass_rate * (1 - pass_rate)
 
 
 def unaided(groups: Iterable[ScoredGroup]) -> dict[str, list[Score]]:
     """Task → the scores of its usable episodes that the policy played alone from the beginning.
 
-    Left out are episodes with any guidance, with turns that somebody else took, branches, which begin in the midst of
-    another episode, and new attempts, which saw an earlier one: what they reach says nothing about how often the policy
-    solves the task by itself. A branch before the first turn of another episode shares nothing with it and counts.
+    Left out are episodes with any guidance, with turns that the policy did not take, branches, which begin in the midst
+    of another episode, and new attempts, which saw an earlier one: what they reach says nothing about how often the
+    policy solves the task by itself. A branch before the first turn of another episode shares nothing with it and
+    counts.
     """
     found: dict[str, list[Score]] = {}
     for group in groups:

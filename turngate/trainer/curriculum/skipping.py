@@ -42,7 +42,7 @@ def ended_alike(outcomes: Sequence[float]) -> str:
 
 
 class GresoPart(PoolPart):
-    """GRESO: goes through the tasks in random order, and skips those whose siblings ended alike again and again.
+    """GRESO: goes through the tasks in random order, and skips those whose siblings ended alike several times in a row.
 
     https://arxiv.org/abs/2506.02177.
     """
@@ -81,7 +81,7 @@ class Greso(PoolCurriculum):
         return skip_chance(np.where(self._easy_P, self._base["easy"], self._base["hard"]), self._streak_P)
 
     def places(self, n: int) -> list[int]:
-        """Count anew what is skipped; then as every curriculum does."""
+        """Reset the count of skipped tasks; then as every curriculum does."""
         if not self.n_taken:
             self._passed = self._skipped = 0
         return super().places(n)

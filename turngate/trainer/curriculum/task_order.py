@@ -28,7 +28,7 @@ class Tasks(Protocol):
 
 class TaskStream:
     """The tasks of each step. An endless split gives tasks ``first, first+1, …``, each once; a finite one is shuffled
-    anew each epoch.
+    in each epoch.
 
     ``together`` is the number of neighbouring tasks of the split, counted from task 0, that always come in the same
     step, for instance 2 for two wordings of one question. Raises ConfigError for a split that is smaller than
@@ -95,7 +95,7 @@ class InOrder:
     def __init__(self, supply: Supply) -> None:
         self.stateful = supply.refilled
         self._supply = supply
-        self._at = self._ahead = 0  # tasks before the next one; and how many of them no step would have had by itself
+        self._at = self._ahead = 0  # tasks before the next one; how many of them ``more`` took ahead of the steps
         self._taken: set[str] = set()
 
     def pick(self, step: int) -> list[Task]:

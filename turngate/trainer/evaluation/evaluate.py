@@ -72,7 +72,7 @@ async def evaluate(
     """Play every task ``samples`` times at the player's temperature; returns the results, and the groups to be stored.
 
     ``examining`` holds the examiners of the run; only those are called that record a fact among ``reads``, the evidence
-    that the rubric reads. ``memory`` gives what a task is shown of an experience memory; whoever passes it has to
+    that the rubric reads. ``memory`` gives what a task is shown of an experience memory; a caller that passes it has to
     report the result apart from that of the policy alone.
     """
     recalls = None if memory is None else [memory(task) for task in tasks]

@@ -54,7 +54,7 @@ def _read(file: Path, number: int, line: str) -> tuple[str, Evaluation]:
 
 
 def _completed(row: dict[str, Any]) -> dict[str, Any]:
-    """A line with what older runs did not write: tasks and questions of usable episodes are all only if none broke."""
+    """A line with the fields that older runs lack: usable episodes show all tasks and questions only if none broke."""
     whole = not row["unusable"]
     tasks = len({*row["task_B"]}) if whole else None
     questions = len({*row["question_B"]}) if whole and "question_B" in row else None
@@ -76,7 +76,7 @@ def withheld_line(evaluation: Evaluation) -> str:
 
 
 def withheld_lines(run: Path) -> list[str]:
-    """The same of every evaluation of a run with a memory, each with what it was an evaluation of."""
+    """The same for every evaluation of a run with a memory, each after its phase, split and temperature."""
     return [
         f"{phase}, {one.split}, temperature {one.temperature:g}: {line}"
         for phase, one in read_evaluations(run)

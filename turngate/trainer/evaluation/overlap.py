@@ -58,7 +58,7 @@ class SplitOverlap:
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, in words; empty if nothing is."""
+        """The leak in words; empty if there is none."""
         if not self.leaks:
             return ""
         found = " and ".join(

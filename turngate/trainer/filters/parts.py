@@ -61,7 +61,7 @@ class FilterPart(Part):
     from_function: ClassVar[bool] = True
 
     def survey(self, groups: Sequence[ScoredGroup]) -> Filter:
-        """The filter for these groups, which are all that earlier filters left; for what depends on all of them."""
+        """The filter for these groups, which are all that earlier filters left; for filters that compare groups."""
         return self
 
     def __call__(self, group: ScoredGroup) -> bool | BoolArray:
@@ -78,7 +78,7 @@ for _function in (varied, successes, prof, dcpo, without_void, without_copies):
 class BalancedPart(FilterPart):
     """Keeps siblings of whom neither too few nor too many succeeded, https://arxiv.org/abs/2504.03380.
 
-    Left out, the bounds are 0.2 and 0.8, and for fewer than 8 siblings whatever is neither all nor none.
+    Left out, the bounds are 0.2 and 0.8, and for fewer than 8 siblings any rate but 0 and 1.
     """
 
     type: Literal["balanced"] = "balanced"

@@ -218,9 +218,9 @@ def without_void(group: ScoredGroup, *, evidence: VoidFact = "") -> BoolArray:
 def without_copies(group: ScoredGroup, *, at_most: MostCopied = MOST_COPIED, threshold: Threshold = None) -> BoolArray:
     """Leak guard: drops successes that repeat the hint which learning takes out of their context, or speak of it.
 
-    Such an episode would teach the policy to say what it was told, in a context that does not tell it. True for all but
-    successes with ``strip_for_train`` whose ``leak_score`` is above ``at_most``; help of the kind "pointer" names what
-    to do, so copying it is allowed (methods sheet A19). Only turns of the policy count, not those of a guide.
+    Such an episode would teach the policy to repeat a hint that its context does not hold. True for all but successes
+    with ``strip_for_train`` whose ``leak_score`` is above ``at_most``; help of the kind "pointer" names what to do, so
+    copying it is allowed (methods sheet A19). Only turns of the policy count, not those of a guide.
     """
     return np.array(
         [

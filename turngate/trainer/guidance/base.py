@@ -19,7 +19,7 @@ class Helpers(Protocol):
 
     @property
     def seed(self) -> int:
-        """The seed of the run, from which whatever a guide draws at random must derive."""
+        """The seed of the run, from which every random draw of a guide must derive."""
         ...
 
     def hint(self, task: Task, level: int) -> str | None:
@@ -40,7 +40,7 @@ class Helpers(Protocol):
 
 
 class Guide:
-    """Decides which episodes of a step get which help. This class helps nobody; a guide overrides what it needs.
+    """Decides which episodes of a step get which help. This class gives no help; a guide overrides what it needs.
 
     A task is played in waves: ``plan`` says what the first one is, and after each of them ``again`` is asked for
     another. A guide that remembers something from step to step is ``Remembering`` too.
@@ -124,4 +124,4 @@ class NoGuidePart(GuidePart):
 
 
 class NoGuide(Guide):
-    """Helps nobody."""
+    """Gives no help."""

@@ -128,7 +128,8 @@ class Memory:
         tasks: Sequence[Task],
         secrets: Callable[[Task], Sequence[str]] = lambda task: (),
     ) -> Counter[str]:
-        """Do what is asked for, in order. Returns how many of each kind were done, and how many refused by reason.
+        """Carry out the operations in order. Returns how many of each kind were done, and how many were refused by
+        reason.
 
         ``tasks``: those whose episodes the writer was shown; ``secrets``: what gives one of them away, see
         ``TurnEnv.secrets``.
@@ -153,7 +154,7 @@ class Memory:
             if operation.kind == "ADD":
                 self._n_made += 1
                 id_ = f"G{self._n_made}"
-            # An updated rule begins its counts anew, because they were about its old text.
+            # The counts of an updated rule start at 0 again, because they were about its old text.
             self._entries[id_] = Experience(id=id_, domain=domain, text=operation.text)
         return counts
 
@@ -246,7 +247,7 @@ _COUNTS = (("n_with", "wins_with"), ("n_without", "wins_without"))
 
 
 def _flaw_of(row: Any, made: int) -> str:
-    """What is wrong with a row that should be a rule, in words; "" = nothing."""
+    """Why a row is no valid rule, in words; "" = it is valid."""
     names = [field.name for field in fields(Experience)]
     if not isinstance(row, dict) or sorted(row) != sorted(names):
         return f"it must be a table with {', '.join(names)}, and nothing else"

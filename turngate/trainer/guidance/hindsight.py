@@ -1,4 +1,4 @@
-"""HeRL: failures are rewritten with their unmet requirements in view, and what can be mended is worth a little more."""
+"""HeRL: failures are rewritten with their unmet requirements in view; the gain of a rewrite is a bonus on its draft."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BONUS = "hindsight"
 
 
 def hindsight_bonus(reward: float, rewritten: float, *, alpha: float, cap: float) -> float:
-    """What is added to a draft's reward R for its rewrite's R′: ``alpha·(R′ − R)``, between ``−cap`` and ``cap``."""
+    """The bonus on a draft's reward R for its rewrite's R′: ``alpha·(R′ − R)``, between ``−cap`` and ``cap``."""
     return float(np.clip(alpha * (rewritten - reward), -cap, cap))
 
 
@@ -30,10 +30,10 @@ class HindsightPart(GuidePart):
     """HeRL: the best failures of a task without a success are rewritten from their first unmet turn on, with the lists
     of what they met and what not in view. The best rewrite takes the place of the best failure, if it is better.
 
-    ``R ← R + alpha·(R′ − R)`` for each failure of reward R whose rewrite got R′: what is easily mended is worth more.
-    The bonus stands in the ledger as "hindsight"; rescoring, which sees one episode at a time, leaves it out. Rewrites
-    are learned from under the context without the lists; the loss of such rows is that of loss.guided. Source: the code
-    of HeRL (https://github.com/sikelifei/HeRL).
+    ``R ← R + alpha·(R′ − R)`` for each failure of reward R whose rewrite got R′: failures that are easily improved are
+    paid more. The bonus stands in the ledger as "hindsight"; rescoring, which sees one episode at a time, leaves it
+    out. Rewrites are learned from under the context without the lists; the loss of such rows is that of loss.guided.
+    Source: the code of HeRL (https://github.com/sikelifei/HeRL).
 
     Left out of the paper: rewriting a text as a whole (here from the first unmet turn on), help for groups that have a
     success but not the full score, the bonus as a share of every token (here it is paid in the last turn), and the
@@ -47,7 +47,7 @@ class HindsightPart(GuidePart):
     """Most failures of a task that are rewritten; those with the largest payment first."""
     alpha: float = Field(0.05, ge=0, le=1)
     """Share of what the rewrite gained that the failure is paid for; 0 = no bonus. A large one rewards bad drafts that
-    are easily mended."""
+    are easily improved."""
     cap: float = Field(0.1, gt=0)
     """Largest bonus, and largest deduction for a rewrite that is worse."""
     strip: bool = True
@@ -55,7 +55,7 @@ class HindsightPart(GuidePart):
     temperature: float | None = Field(None, gt=0)
     """Temperature at which rewrites are sampled, 0.3 in the source; left out: policy.temperature, as for all others. A
     low one keeps a rewrite near what the policy finds likeliest once it sees the lists. It needs strip, because only
-    then is the ratio taken between what is learned and what was sampled."""
+    then is the ratio between the learned and the sampled distribution computed."""
 
     def check(self, group_size: int) -> None:
         """Raise ConfigError for a temperature of rewrites that are learned under the context they were sampled in."""
@@ -81,7 +81,7 @@ class Hindsight(Guide):
         self._bonuses: list[float] = []
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
-        """A rewrite of each of the best failures, where nobody has succeeded."""
+        """A rewrite of each of the best failures, where no episode has succeeded."""
         drafts = [] if wave > 1 or any(map(solved, group.scores)) else best_drafts(group)[: self._drafts]
         if not drafts:
             return None

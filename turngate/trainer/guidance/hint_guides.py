@@ -43,11 +43,11 @@ class LadderPart(GuidePart):
     type: Literal["ladder"] = "ladder"
     needs: ClassVar[frozenset[Need]] = HINTS
     exempt_steps: int = Field(10, ge=0)
-    """Steps at the beginning in which nobody is helped, so that tasks which the policy can learn alone are not taken
-    for hard ones. A tenth of train.steps is usual."""
+    """Steps at the beginning in which no episode gets help, so that tasks which the policy can learn alone are not
+    taken for hard ones. A tenth of train.steps is usual."""
     strip: bool = False
     """Whether the hint is taken out of the context that is learned from (see loss.guided). The paper leaves it in, so
-    what is learned has to carry over to acting without it."""
+    the policy has to carry over to acting without it."""
 
     def open(self, helpers: Helpers) -> HintLadder:
         """The guide of one run."""
@@ -206,7 +206,7 @@ class SageLight(Guide):
         self._levels: dict[str, int] = {}
 
     def plan(self, task: Task, group_size: int) -> Plan:
-        """The hint of the present level for everybody."""
+        """The hint of the present level for all siblings."""
         level = self._levels.get(owner(task, self._by), 0)
         text = self._helpers.hint(task, level) if level else None
         return Plan(entries=[hint_of(level, text) if text else None] * group_size)

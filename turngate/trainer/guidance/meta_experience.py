@@ -36,8 +36,8 @@ def bifurcation(one: Trajectory, other: Trajectory) -> int | None:
     """The first turn, from 0, at which two episodes of a task did something else in the same state.
 
     None if they were never in the same state at a turn on which they differ: where the states differ first, the
-    environment answered differently to the same action, and nobody decided anything. An episode that ended is taken to
-    differ from one that went on. Unknown states (empty keys) are equal to none.
+    environment answered differently to the same action, which was no decision of the policy. An episode that ended is
+    taken to differ from one that went on. Unknown states (empty keys) are equal to none.
     """
     for turn, (a, b) in enumerate(zip_longest(one.turns, other.turns)):
         if a is None or b is None:

@@ -1,4 +1,4 @@
-"""PilotRL, first stage: the agent follows a plan that somebody else wrote before the episode."""
+"""PilotRL, first stage: the agent follows a plan that another model wrote before the episode."""
 
 from __future__ import annotations
 

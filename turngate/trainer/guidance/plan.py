@@ -1,4 +1,4 @@
-"""What a guide answers: who gets which help in the next wave, and where the episodes of that wave belong."""
+"""What a guide answers: which episodes get which help in the next wave, and where they belong."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Bread(Guide):
         self._helpers = helpers
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
-        """The next probe of the search, if nobody succeeded without a prefix."""
+        """The next probe of the search, if no episode succeeded without a prefix."""
         solution = solution_of(self._helpers, group.task)
         if any(rates_by_level(group, None).values()) or (wave == 1 and not all_failed(group)):
             return None
@@ -171,7 +171,7 @@ def half_begun(begun: PrefixTurns | None, group_size: int) -> Plan:
 
 
 def need_four(group_size: int) -> None:
-    """Raise ConfigError for a group whose half is one sibling, which would be compared with nobody."""
+    """Raise ConfigError for a group whose half is one sibling, which would have none to be compared with."""
     if group_size < 4:
         raise ConfigError(
             f"guide: half of {group_size} siblings begin after a prefix and are compared with each other, so "

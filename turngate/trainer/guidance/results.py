@@ -10,7 +10,7 @@ import numpy as np
 from turngate.types import Metrics, Score, ScoredGroup, Task, Trajectory
 
 By: TypeAlias = Literal["task", "env"]
-"""What a guide remembers something about: every task, or all tasks of an environment together."""
+"""What a guide keeps its memory by: every task, or all tasks of an environment together."""
 
 
 def owner(task: Task, by: By) -> str:
@@ -19,7 +19,7 @@ def owner(task: Task, by: By) -> str:
 
 
 def unguided(trajectory: Trajectory) -> bool:
-    """Whether the policy did it alone: no hint, and no turn that somebody else took."""
+    """Whether the policy acted without help: no hint, and every turn its own."""
     return trajectory.guidance is None
 
 

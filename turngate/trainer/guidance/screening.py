@@ -1,4 +1,4 @@
-"""Guides that help nobody: they choose how many episodes a task is worth."""
+"""Guides without help: they choose how many episodes a task is worth."""
 
 from __future__ import annotations
 

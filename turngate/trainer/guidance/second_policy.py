@@ -22,10 +22,10 @@ ORACLE = "oracle"
 class SecondPolicyPart(GuidePart):
     """RLGF: in some episodes of each task another policy takes the first turns (roll-in) or the last ones (roll-out).
 
-    With a roll-in the policy practises in states that a better one reaches; with a roll-out it learns by its first
-    turns what a better one can make of them. How many turns the first of the two takes is drawn for each task and step.
-    These episodes have a baseline of their own. Source: https://arxiv.org/abs/2306.11816, where tokens are
-    what turns are here.
+    With a roll-in the policy practises in states that a better one reaches; with a roll-out it learns first turns from
+    which a better one succeeds. How many turns the first of the two takes is drawn for each task and step. These
+    episodes have a baseline of their own. Source: https://arxiv.org/abs/2306.11816, where tokens are what turns are
+    here.
     """
 
     type: Literal["second_policy"] = "second_policy"
@@ -35,7 +35,7 @@ class SecondPolicyPart(GuidePart):
     acts: Literal["first", "last"] = "first"
     """first: the other one begins and the policy goes on; last: the policy begins and the other one goes on."""
     most: int = Field(2, ge=1)
-    """Most turns of whoever begins; the number is drawn from 1 to this."""
+    """Most turns of the policy that begins; the number is drawn from 1 to this."""
     share: float = Field(0.5, gt=0, lt=1)
     """Share of the siblings in which the other one takes turns: at least two, so that they can be compared."""
 

@@ -70,8 +70,8 @@ def fit_curve(points: Sequence[Point]) -> Curve:
 
 
 class SeelePart(GuidePart):
-    """SEELE: each group is played in rounds, and each round shows the share of a solution with which, by what is known
-    of the task so far, half of the siblings succeed.
+    """SEELE: each group is played in rounds, and each round shows that share of a solution with which half of the
+    siblings are expected to succeed, by the results of the task so far.
 
     Success is modelled as ``p(h) = c + (1 − c)·σ(s·(h − b))`` of the share h, fitted again before every round. Whole
     turns are shown, never the last one. Source: https://arxiv.org/abs/2509.06923; the fit, its prior and the rounds are
@@ -90,8 +90,8 @@ class SeelePart(GuidePart):
     """Whether all rounds share one baseline, as in the paper. By default siblings that were shown equally much do,
     because a baseline over different starts is too high for those that were shown less."""
     by: By = "task"
-    """What is known together. task: every task by itself; env: all tasks of an environment together, for sources whose
-    tasks come only once."""
+    """Over what results are pooled. task: every task by itself; env: all tasks of an environment together, for sources
+    whose tasks come only once."""
 
     def check(self, group_size: int) -> None:
         if min(self.rounds) < 2 or sum(self.rounds) != group_size:
@@ -128,7 +128,7 @@ class Seele(Guide):
         return self._round(group.task, wave, [*known, *_points(group)])
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """Remember the rounds of this step, after what is older has lost half of its weight."""
+        """Halve the weight of older rounds, then remember those of this step."""
         found: dict[str, list[Point]] = {}
         for group in groups:
             found.setdefault(owner(group.task, self._by), []).extend(_points(group))

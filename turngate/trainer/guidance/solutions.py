@@ -1,4 +1,4 @@
-"""Guides that show a part of a solution as text, and such that put whole solutions into the group."""
+"""Guides that show a part of a solution as text, and guides that put whole solutions into the group."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Ghpo(Guide):
 
 
 class QuestAPart(GuidePart):
-    """QuestA: in a first stage everybody is shown half of a solution, in the next a quarter, then nothing.
+    """QuestA: in a first stage all siblings are shown half of a solution, in the next a quarter, then nothing.
 
     Source: https://github.com/foreverlasting1202/QuestA, which trains each stage until it stops rising. Known weakness:
     the share does not depend on how hard a task is.
@@ -123,7 +123,7 @@ class QuestA(Guide):
         return self._shares[stage] if stage < len(self._shares) else 0.0
 
     def plan(self, task: Task, group_size: int) -> Plan:
-        """The same for everybody."""
+        """The same for all siblings."""
         text = shown(solution_of(self._helpers, task), self._share) if self._share else ""
         return Plan(entries=[partial_solution(text, self._share) if text else None] * group_size)
 

@@ -19,7 +19,7 @@ _DATA = (
 
 
 def prompt_of(head: str, pieces: Sequence[Piece], ask: str, *, limit: int) -> str:
-    """A prompt: what it is about, the texts as data, and what is to be written; ``limit``: most characters of a text.
+    """A prompt: an introduction, the texts as data, and the request; ``limit``: most characters of a text.
 
     Equal arguments give the same prompt. Empty texts are left out.
     """

@@ -1,4 +1,5 @@
-"""Guides in which a model writes words: who is asked, within which limits, and what happens when nobody answers.
+"""Guides in which a model writes words: which model is asked, within which limits, and what happens when no answer
+comes.
 
 The model is named as a judge is: the running policy, another model in this process, or a server. A text that is not
 there in time is missing, and so is one that was cut off because it became too long: how it would have ended is

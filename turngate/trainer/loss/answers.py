@@ -1,4 +1,4 @@
-"""What the parts of a loss answer, read before it is used: needs, values and factors of tokens, and terms.
+"""Checks what the parts of a loss return before it is used: needs, values and factors of tokens, and terms.
 
 They are called once per pass over a batch, not per token, so reading costs nothing beside the pass. ``act`` is what is
 called on a pass: the part, or what its ``survey`` returned. Every function raises PartError for what a user's part
@@ -62,7 +62,7 @@ def value_of_tokens(part: Shaping, act: ShapedOf, tokens: Tokens) -> torch.Tenso
 
 
 def surveyed_objective(part: Objective, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
-    """What is called on the passes of a batch in place of ``part``, and what it remembers."""
+    """The function that replaces ``part`` on the passes of a batch, and its memory."""
     return handed(part.noun, part.survey, tokens, memory, seed, take=_surveyed, must=_SURVEYED)
 
 
@@ -72,7 +72,7 @@ def surveyed_penalty(part: Penalty, tokens: Tokens, memory: Memory, seed: int) -
 
 
 def surveyed_shaping(part: Shaping, tokens: Tokens) -> ShapedOf:
-    """What is called on the passes of a batch in place of ``part``."""
+    """The function that replaces ``part`` on the passes of a batch."""
     return handed(part.noun, part.survey, tokens, take=_called, must="what is called on the passes")
 
 

@@ -73,7 +73,7 @@ class Objective(Part):
         return gain
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
-        """What is called on the passes of this batch in place of this part, and what to remember for the next batch.
+        """The function that replaces this part on the passes of this batch, and what to remember for the next batch.
 
         ``tokens`` are the whole batch, detached, if ``needs.survey`` is true; else this is called on single passes.
         Anything random must derive from ``seed`` and from the tokens, so that neither packing nor resuming changes it.
@@ -114,7 +114,7 @@ class Penalty(Part):
         whole batch."""
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
-        """What is called on the passes of this batch, and what to remember for the next (see ``Objective.survey``)."""
+        """The function for the passes of this batch, and what to remember for the next (see ``Objective.survey``)."""
         return self, memory
 
 
@@ -140,5 +140,5 @@ class Shaping(Part):
         are taken for the whole batch."""
 
     def survey(self, tokens: Tokens) -> ShapedOf:
-        """What is called on the passes of this batch in place of this part; ``tokens`` are all of it, detached."""
+        """The function that replaces this part on the passes of this batch; ``tokens`` are all of it, detached."""
         return self

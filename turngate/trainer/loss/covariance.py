@@ -87,10 +87,10 @@ class ClipCov(_Selective):
     """Clip-Cov: PPO's clipped surrogate without a gradient at a few of the tokens that lower entropy.
 
     ``share`` of the batch's policy tokens, at least one, are drawn without replacement among those strictly inside the
-    bounds that the clip does not hold already; with fewer candidates, all of them; with none, this is the clipped
-    surrogate without dual clip. The random number of each token derives from the run's seed, its sampler
-    log-probability and its credit, so neither packing nor resuming changes the draw. Defaults of the authors' code:
-    share 2e-4, bounds 1 and 5, clip 0.2.
+    bounds that are not clipped already; with fewer candidates, all of them; with none, this is the clipped surrogate
+    without dual clip. The random number of each token derives from the run's seed, its sampler log-probability and its
+    credit, so neither packing nor resuming changes the draw. Defaults of the authors' code: share 2e-4, bounds 1 and 5,
+    clip 0.2.
     """
 
     type: Literal["clip_cov"] = "clip_cov"

@@ -1,7 +1,7 @@
-"""Objectives that imitate whole trajectories, and the one that learns nothing from them.
+"""Objectives that imitate whole trajectories, and one that learns nothing from them.
 
-Their credit says how much a turn is imitated (``credit.imitation_weights``), so what is below 0 teaches nothing:
-nothing is pushed away. log π is over the whole vocabulary at the sampler's temperature, because what is imitated may
+Their credit says how much a turn is imitated (``credit.imitation_weights``). Turns with credit below 0 are left out,
+not made less likely. log π is over the whole vocabulary at the sampler's temperature, because the imitated text may
 come from another policy, another temperature or a record.
 """
 
@@ -22,12 +22,12 @@ else:
 
 
 class WeighedImitation(Objective):
-    """Weighted imitation: raises the log-probability of what was done, times its credit where that is above 0.
+    """Weighted imitation: raises the log-probability of each action, times its credit where that is above 0.
 
     ``max(A, 0)·log π``. With the credit "imitate" and the filter "successes" it is filtered behaviour cloning, with
     "awr" advantage-weighted regression, with "a_lol" A-LoL without a reference ("ref_free"), with "rloo" self-imitation
-    of what was better than its siblings. It needs no log-probabilities of who played, so it learns from episodes that
-    have none; a correction may add the ratio.
+    of episodes that were better than their siblings. It needs no log-probabilities of the sampler, so it learns from
+    episodes that have none; a correction may add the ratio.
     """
 
     type: Literal["imitation"] = "imitation"
@@ -53,16 +53,16 @@ class ALol(Objective):
     unit: Unit = "sequence"
     """Tokens whose ratios are multiplied: those of the whole episode, of a turn, or each alone."""
     against: Literal["reference", "sampler"] = "reference"
-    """Whose log-probabilities are the denominator. reference: the model that training began from, as published;
-    sampler: who played the episode, which has to be recorded."""
+    """Log-probabilities in the denominator. reference: those of the model that training began from, as published;
+    sampler: those of the policy that played the episode, which have to be recorded."""
     floor: float = Field(0.1, ge=0, le=1)
-    """Least ratio; above 0, what has become very unlikely is still imitated."""
+    """Least ratio; above 0, tokens that have become very unlikely are still imitated."""
     cap: float = Field(1.9, ge=1)
     """Largest ratio."""
 
     @property
     def uses_ratio(self) -> bool:  # type: ignore[override]
-        """Only that to the sampler is the one that corrections weigh by."""
+        """True for the ratio to the sampler, which is the one that corrections weigh by."""
         return self.against == "sampler"
 
     @property
@@ -87,7 +87,7 @@ class NoObjective(Objective):
     """No policy loss: the run learns by its auxiliary losses alone, for instance from pairs.
 
     Episodes are played, scored and recorded as ever, and none of them reaches credit. Each step makes one update with
-    what its auxiliary losses teach, and none where they teach nothing.
+    the rows of its auxiliary losses, and none where there are no rows.
     """
 
     type: Literal["none"] = "none"

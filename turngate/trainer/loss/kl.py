@@ -19,8 +19,8 @@ infinite. No token outside K is ever sampled, so the estimates are about K alone
     E[k3]      = (1/S) Σ_K (π·x − π + π_ref)      at least 0, and 0 where π = π_ref on K; not KL(π ‖ π_ref)
     E[x ∇log π] = (1/S) Σ_K x·∇π                  the gradient of that sum, K and S held fixed
 
-k1 and k2 have the means ``(1/S) Σ_K π·x`` and ``(1/S) Σ_K π·x²/2``. Nothing holds what lies outside K, which is not
-sampled either. With S → 1 all of this becomes the table above.
+k1 and k2 have the means ``(1/S) Σ_K π·x`` and ``(1/S) Σ_K π·x²/2``. The penalty does not bind probabilities outside K,
+which is not sampled either. With S → 1 all of this becomes the table above.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class KlPenalty(Penalty):
 
     With ``target`` and ``horizon`` (both or neither) the coefficient adapts after each batch (see ``adapted``); it is
     saved with the learner. The default coef of 1e-3 is a common one. At π = π_ref value and gradient are 0, however
-    tokens are sampled; the module says what is estimated with top-p or top-k. Needs ``reference_logprob``.
+    tokens are sampled; for the estimates with top-p or top-k see the module. Needs ``reference_logprob``.
     """
 
     type: Literal["kl"] = "kl"

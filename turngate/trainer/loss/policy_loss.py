@@ -89,7 +89,7 @@ class PolicyLoss:
             raise ConfigError("normalize has no effect without a correction; leave it out, or add a correction")
         types = [penalty.type for penalty in self.penalties]
         for kind in types:
-            if types.count(kind) > 1:  # what it remembers from step to step would be written over by the other one
+            if types.count(kind) > 1:  # each would overwrite the memory of the other
                 raise ConfigError(f"penalty '{kind}' is listed {types.count(kind)} times; list it once")
 
     @property
@@ -102,7 +102,7 @@ class PolicyLoss:
 
     @property
     def reads_sampler(self) -> bool:
-        """Whether the policy's own tokens are compared with the log-probabilities of who sampled them."""
+        """Whether the policy's own tokens are compared with the sampler's log-probabilities."""
         own = self.objective.uses_ratio and not self.decoupled
         return own or bool(self.correction or self.penalties) or self.replayed is not None
 
@@ -156,8 +156,8 @@ class PolicyLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fixed:
-    """A policy loss after ``survey``: nothing in it depends any more on how the batch is cut. With each part is what is
-    called in its place."""
+    """A policy loss after ``survey``: nothing in it depends any more on how the batch is cut. Each part comes with the
+    function that replaces it."""
 
     objective: tuple[Objective, GainOf]
     correction: tuple[Correction, ...]

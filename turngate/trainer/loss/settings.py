@@ -60,7 +60,7 @@ class LossSettings(BaseModel):
 
     @property
     def is_off(self) -> bool:
-        """Whether there is no policy loss: nothing but auxiliary losses is learned."""
+        """Whether there is no policy loss: the run learns by auxiliary losses alone."""
         return isinstance(self.objective, NoObjective)
 
     @model_validator(mode="after")
@@ -103,7 +103,7 @@ class LossSettings(BaseModel):
 
     @property
     def needs_sampler(self) -> bool:
-        """Whether the loss compares with the log-probabilities of who sampled the tokens."""
+        """Whether the loss compares with the sampler's log-probabilities of the tokens."""
         return self.policy_loss(seed=0).reads_sampler
 
     @property

@@ -1,9 +1,9 @@
-"""Shapings: what a token is worth that was not sampled from the policy in the context in which it is learned.
+"""Shapings: the value of a token that was not sampled from the policy in the context in which it is trained.
 
 Notation: u = π_θ/μ of a token, log u cut to ±20. Of a hinted token, π_θ is the policy's probability in the context
 without the hint and μ the sampler's in the context with it, both cut by top-p and top-k: the importance ratio between
-what is learned and what was sampled. A token that the cut leaves out without the hint has u = 0. Of an expert's token
-nobody gave a probability: μ is 1, so u is the policy's own probability, without top-p and top-k.
+the learned and the sampled distribution. A token that top-p or top-k cuts off without the hint has u = 0. An expert's
+token was not sampled: μ is 1, so u is the policy's own probability, without top-p and top-k.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Shaped(Shaping):
 
     The gradient of w is ``gamma·u/(u + gamma)²·∇log π``: largest, 1/4, at u = gamma. A token that the policy hardly
     finds possible without the hint gets little of it, so knowledge that only the hint gave is not forced in; one that
-    it already has gets little, too. u = 0.2 and gamma = 0.1: w = 0.667, gradient 0.222.
+    it already finds likely gets little, too. u = 0.2 and gamma = 0.1: w = 0.667, gradient 0.222.
 
     Sources: for hinted tokens adaptive guidance (https://arxiv.org/abs/2506.13923; HeRL has gamma 1 or 0.1), for an
     expert's LUFFY (https://arxiv.org/abs/2504.14945, gamma 0.1).
@@ -39,7 +39,7 @@ class Shaped(Shaping):
     type: Literal["shaped"] = "shaped"
     gamma: Literal["quantile"] | float = 0.1
     """Ratio at which a token is learned from most. quantile: the 0.9 quantile of the batch's ratios, which costs
-    another forward pass and depends on what else is in the batch."""
+    another forward pass and depends on the other tokens of the batch."""
     normalised: bool = False
     """Whether the weight is multiplied by 1 + gamma, so that it is 1 where the ratio is 1."""
 

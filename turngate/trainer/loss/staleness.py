@@ -1,6 +1,6 @@
-"""What a config needs, and what it may not have, where episodes are sampled by older weights than those that learn.
+"""Settings that a config needs or may not have where the weights that sample are older than those that learn.
 
-That is so with ``train.ahead`` (see ``turngate.trainer.ahead``). No torch.
+This is the case with ``train.ahead`` (see ``turngate.trainer.ahead``). No torch.
 """
 
 from __future__ import annotations

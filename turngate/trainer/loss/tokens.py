@@ -83,7 +83,7 @@ class Tokens:
     ``nucleus_entropy``   over the likeliest tokens only (see ``Needs.nucleus``)
     ``candidate_logprob`` [S, K] of the K likeliest tokens, likeliest first
     ``thought``           1 for tokens of the thought before an action, 0 for the others
-    ``origin``            uint8, ``contexts.Origin``: under what the token was written; None = all by the policy itself
+    ``origin``            uint8, ``contexts.Origin``: who wrote it, in which context; None = all by the policy itself
     ``total``             Σ policy_weight over the whole batch: what makes averages of sums
     ===================== ============================================================================================
     """
@@ -114,8 +114,8 @@ class Tokens:
 
     @property
     def whole_logprob(self) -> torch.Tensor:
-        """log π_θ over the whole vocabulary, at the sampler's temperature: what a reference or a teacher is compared
-        with, and what cross-entropy raises. [S]."""
+        """log π_θ over the whole vocabulary, at the sampler's temperature: the value that is compared with a reference
+        or a teacher, and that cross-entropy raises. [S]."""
         return self.logprob if self.plain_logprob is None else self.plain_logprob
 
     @property

@@ -22,13 +22,14 @@ _PLAN = (
 
 
 def opened_source(part: EpisodesPart, means: SourceMeans) -> EpisodeSource:
-    """``EpisodesPart.open``. Raises PartError for anything that cannot be asked for the episodes of a step."""
+    """``EpisodesPart.open``. Raises PartError for an object without the methods of an ``EpisodeSource``."""
     found: EpisodeSource = handed(part.noun, part.open, means, take=answering("waves"), must="an EpisodeSource")
     return found
 
 
 async def waves_of(source: EpisodeSource, play: PlayTasks, tasks: Sequence[Task], step: int) -> Waves:
-    """``EpisodeSource.waves``. Raises PartError for what cannot be learned from, and what ``play`` raises as it is."""
+    """``EpisodeSource.waves``. Raises PartError for episodes that cannot be learned from; errors of ``play`` pass
+    unchanged."""
     raised: list[BaseException] = []
 
     async def played(tasks: Sequence[Task], *, group_size: int | None = None) -> Waves:
@@ -41,7 +42,7 @@ async def waves_of(source: EpisodeSource, play: PlayTasks, tasks: Sequence[Task]
     try:
         return await handed_later(SOURCE, source.waves, played, tasks, step, take=_waves, must=_WAVES)
     except PartError as error:
-        if any(error.__cause__ is one for one in raised):  # that is no fault of the source
+        if any(error.__cause__ is one for one in raised):  # the source is not at fault
             raise error.__cause__ from error.__cause__.__cause__  # type: ignore[misc, union-attr]
         raise
 

@@ -1,4 +1,4 @@
-"""Doubly robust estimators: importance sampling of what a model of the values does not explain.
+"""Doubly robust estimators: importance sampling of the rewards that a model of the values does not explain.
 
 ``model_q_BT`` is Q̂(h_t, a_t) of the action that was taken and ``model_v_BT`` is V̂(h_t) = E_{a~π} Q̂(h_t, a); both are
 0 after the end of an episode, and from a model that was not fitted to the same episode. If the ratios are right the

@@ -1,7 +1,8 @@
-"""Recorded episodes that steps learn from: an index without tokens, which reads the episodes of a step when it is due.
+"""Recorded episodes that steps learn from: an index without tokens, which reads the episodes of each step from disk
+when the step begins.
 
-Payments are what today's rubric pays for the recorded evidence. Tokens and the log-probabilities of who sampled them
-stay as they were recorded.
+Payments are those of today's rubric for the recorded evidence. Tokens and the sampler's log-probabilities stay as they
+were recorded.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Where(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One recorded episode without its tokens: where it is, who played it, and what it was paid."""
+    """One recorded episode without its tokens: its place, the policy that played it, and its payments."""
 
     store: int
     phase: str
@@ -66,8 +67,9 @@ class RecordedEpisodes:
     """The index of the episodes of some runs.
 
     ``score`` is the present rubric's, ``find`` gives the task of an id with its private data, ``labels`` are the
-    environments of the run. ``needs_logprobs``: whether the loss compares with who sampled. ``leave_out``: kinds of
-    episodes that are left out and not refused. ``unlike`` says why an episode cannot be shown to the model.
+    environments of the run. ``needs_logprobs``: whether the loss compares with the sampler's log-probabilities.
+    ``leave_out``: kinds of episodes that are left out and not refused. ``unlike`` says why an episode cannot be shown
+    to the model.
     """
 
     stores: tuple[Store, ...]
@@ -141,8 +143,9 @@ class RecordedEpisodes:
                         self.stripped.add(one.id)
 
     def shown_by(self, unlike: Callable[[Trajectory], str]) -> Self:
-        """The same index for a model that is shown episodes as ``unlike`` says; it is asked about every episode that is
-        read, and now about the first of every step. Raises ConfigError for one that the model would not be shown so."""
+        """The same index for another model. ``unlike`` says why an episode would be shown to it in another way than
+        recorded; it is asked about every episode that is read, and now about the first of every step. Raises
+        ConfigError for such an episode."""
         found = replace(self, unlike=unlike)
         first = {(row.store, row.phase, row.step): row for row in reversed(self.rows)}
         try:

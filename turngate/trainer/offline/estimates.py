@@ -1,4 +1,4 @@
-"""All estimators on one set of recorded episodes: how sure each is, and which the episodes cannot carry.
+"""All estimators on one set of recorded episodes: their intervals, and refusals where the episodes do not suffice.
 
 Two intervals of 95 % belong to each: a percentile bootstrap that draws tasks, because episodes of one task are alike,
 and the estimator's own normal one, ``value ± 1.96 s``, with s from leaving out one task at a time (the jackknife, which
@@ -46,12 +46,12 @@ _AT_ONCE = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedTurns:
-    """Recorded turns end to end, with what the policy to be judged thinks of them.
+    """Recorded turns end to end, with their probabilities under the policy to be evaluated.
 
-    Of each turn: ``episode_N`` its episode, from 0 and ascending; ``reward_N``; ``log_ratio_N`` log π − log μ of what
-    was written and ``policy_logprob_N`` log π alone; numbers of its state (``state_N``), of everything seen before it
-    (``history_N``) and of what was written (``action_N``). ``task_B``: the number of each episode's task; every episode
-    has a turn. Raises ShapeError.
+    Of each turn: ``episode_N`` its episode, from 0 and ascending; ``reward_N``; ``log_ratio_N`` log π − log μ of its
+    action and ``policy_logprob_N`` log π alone; numbers of its state (``state_N``), of everything seen before it
+    (``history_N``) and of its action (``action_N``). ``task_B``: the number of each episode's task; every episode has a
+    turn. Raises ShapeError.
     """
 
     episode_N: Int64Array
@@ -153,8 +153,8 @@ def refusal(overlap: PolicyOverlap) -> str:
 
 
 def wrong_weights(overlap: PolicyOverlap, *, few: str = "") -> str:
-    """What is wrong with the weights themselves, whatever is made of them; "" if nothing. ``few``: what is told first
-    of weights that are finite."""
+    """The problem of the weights themselves, for every use of them; "" if there is none. ``few``: the first sentence
+    about weights that are finite."""
     if overlap.tasks < 2:
         return "the episodes are of one task, and an interval needs at least two"
     if not np.isfinite(overlap.mean_weight):
@@ -182,7 +182,8 @@ def too_few(effective: float, n: int) -> str:
 
 def estimate_all(logged: LoggedTurns, *, seed: int = 0, resamples: int = 2000) -> list[Estimate]:
     """Every estimate of the mean sum of rewards of an episode, in the order ordinary, weighted, per decision, weighted
-    per decision, doubly robust, weighted doubly robust, marginalized. What cannot be told has its reason instead.
+    per decision, doubly robust, weighted doubly robust, marginalized. An estimate that is refused has its reason
+    instead.
 
     The value is that of the recorded tasks, each as often as it was played. The doubly robust model is a table over
     whole histories, for which the policy's probabilities are exact, fitted to other episodes.
@@ -265,7 +266,7 @@ def _least_effective(logged: LoggedTurns, weight_N: Float64Array) -> float:
     return min(effective_size(log_weight_B) for log_weight_B in log_weight_BT.T)
 
 
-# --- how sure --------------------------------------------------------------------------------------------------------
+# --- intervals -------------------------------------------------------------------------------------------------------
 
 
 def task_draws(task_B: Int64Array, *, seed: int, resamples: int) -> npt.NDArray[np.int64]:

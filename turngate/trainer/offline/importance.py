@@ -1,7 +1,7 @@
-"""Importance sampling: what a policy would earn, from episodes of another one and from how likely both found them.
+"""Importance sampling: the return of a policy from episodes of another one and from their probabilities under both.
 
-Episodes i with turns t are rows of ``[B, T]``, filled up with 0 after their last turn. With π the policy to be judged,
-μ the behaviour that played them and ``h_t`` all that was seen before turn t,
+Episodes i with turns t are rows of ``[B, T]``, filled up with 0 after their last turn. With π the policy to be
+evaluated, μ the behaviour that played them and ``h_t`` all that was seen before turn t,
 
     ρ_t = π(a_t | h_t) / μ(a_t | h_t)        W_t = ρ_0 · … · ρ_t
 

@@ -49,7 +49,7 @@ class MixedPart(ReadingPart):
 
 
 class Mixed:
-    """Plays what the plan of the replay part leaves to play, and adds what it replays."""
+    """Plays the tasks that the plan of the replay part leaves, and adds the replayed episodes."""
 
     def __init__(self, part: MixedPart, means: SourceMeans) -> None:
         self._part, self._means = part, means

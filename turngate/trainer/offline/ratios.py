@@ -1,4 +1,4 @@
-"""How far the policy is from those who played recorded episodes: diagnostics of the importance ratios of a batch."""
+"""How far the policy is from those that played recorded episodes: diagnostics of a batch's importance ratios."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def ratio_diagnostics(log_rho_S: npt.NDArray[np.float64]) -> dict[str, float]:
 
 def ratio_metrics(batch: Batch, learner: Measuring) -> Metrics:
     """``replay/chi2``, ``replay/ess_share`` and ``replay/k3_nats`` of the replayed tokens of a batch, under the
-    learner's present weights: call it before the first update. Empty where none is replayed, or where who played them
-    left no log-probabilities."""
+    learner's present weights: call it before the first update. Empty where none is replayed, or where their
+    log-probabilities were not recorded."""
     replayed_L = (batch.origin_L == Origin.REPLAYED) & (batch.policy_weight_L != 0) & np.isfinite(batch.logprob_L)
     segments = np.unique(batch.segment_L[replayed_L])
     if not len(segments):

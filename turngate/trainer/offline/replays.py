@@ -1,8 +1,8 @@
 """How the recorded episodes of a step are chosen beside fresh ones: the part ``episodes.replay``.
 
 A part plans a step before it is played: which tasks are played, which recorded episodes are groups of their own, and
-which join the fresh siblings of their task. What it plans is a function of the seed, the step, the recorded episodes
-and, for ``exgrpo``, the weights; so a run that goes on plans what it would have planned.
+which join the fresh siblings of their task. The plan is a function of the seed, the step, the recorded episodes and,
+for ``exgrpo``, the weights; so a resumed run makes the same plans.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Strategy: TypeAlias = Literal["highest", "recent", "random", "max_variance"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayFacts:
-    """What a plan is made from: the ids of the tasks that were picked for the step, and the recorded episodes, oldest
-    first. ``entropies``: mean entropy of the tokens of some of these, in nats, under the present weights."""
+    """The input of a plan: the ids of the tasks that were picked for the step, and the recorded episodes, oldest first.
+    ``entropies``: mean entropy of the tokens of some of these, in nats, under the present weights."""
 
     step: int
     tasks: Sequence[str]
@@ -65,7 +65,7 @@ class ReplayPart(Part):
     """Whether it has further tasks played than those that the curriculum picked."""
 
     joins: ClassVar[bool] = False
-    """Whether what it replays joins fresh episodes, which are then compared with it."""
+    """Whether replayed episodes join fresh ones, which are then compared with them."""
 
     @abstractmethod
     def plan(self, facts: ReplayFacts) -> StepPlan:

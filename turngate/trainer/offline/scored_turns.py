@@ -1,4 +1,5 @@
-"""Recorded episodes as what the estimators read: what a policy thinks of each turn beside who played it."""
+"""Recorded episodes as the estimators read them: each turn's probability under a policy and under the one that
+played."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _EPISODES_AT_ONCE = 256
 class ScoredTurns:
     """``paid`` has the rewards of each turn, ``success`` 1 on the last turn of a solved episode and 0 elsewhere.
 
-    ``left_out`` counts episodes by why they are not in them.
+    ``left_out`` counts the other episodes by reason.
     """
 
     paid: LoggedTurns
@@ -42,11 +43,12 @@ def scored_turns(
     leave_out: Sequence[str] = (),
     context: int | None,
 ) -> ScoredTurns:
-    """What the policy of ``measuring`` thinks of recorded turns. ``chat``: how it would be shown the episodes.
+    """Recorded turns with their probabilities under the policy of ``measuring``. ``chat``: the format in which it would
+    be shown the episodes.
 
-    Raises EstimateRefused for what no ratio can be had of, and says how to go on: no log-probabilities, turns that
-    nobody sampled, guided and branched episodes unless ``leave_out`` names them, another text or another tokenizer,
-    and episodes longer than ``context``.
+    Raises EstimateRefused for episodes without a ratio, and says how to go on: no log-probabilities, turns that were
+    not sampled, guided and branched episodes unless ``leave_out`` names them, another text or another tokenizer, and
+    episodes longer than ``context``.
     """
     left_out: Counter[str] = Counter()
     names: dict[str, list[object]] = {"task": [], "state": [], "history": [], "action": []}
@@ -125,7 +127,7 @@ def _chunks(episodes: Iterator[tuple[Trajectory, Score]]) -> Iterator[list[tuple
 
 
 def _as_sampled(trajectory: Trajectory) -> Trajectory:
-    """Every sampled token marked as the policy's: also those of turns from which nothing was to be learned."""
+    """Every sampled token marked as the policy's: also those of turns that are not trained."""
 
     def marked(turn: Turn) -> Turn:
         source = turn.source.copy()

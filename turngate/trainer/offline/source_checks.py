@@ -23,7 +23,7 @@ def check_episodes(
     together: bool,
     weighted: bool,
 ) -> None:
-    """Raise ValueError for settings that have no effect, or none that can be right, with this source of episodes."""
+    """Raise ValueError for settings that have no effect, or a wrong one, with this source of episodes."""
     if not part.reads:
         return
     name = f'episodes.type = "{part.type}"'
@@ -44,7 +44,8 @@ def check_episodes(
 
 
 def check_sync(train: TrainSection, *, plays: bool, adapters: bool, policy: str) -> None:
-    """Raise ValueError for a ``train.sync_every`` without effect, and for what needs the weights of other steps."""
+    """Raise ValueError for a ``train.sync_every`` without effect, and for parts that need the weights of other
+    steps."""
     every = train.sync_every
     if every == 1:
         return

@@ -1,6 +1,6 @@
 """Where the episodes of a step come from: the part ``episodes`` of a config, and what a step gets from it.
 
-A source is asked once per step, with the tasks of the step and with what plays them, and answers with ``Waves``.
+A source is asked once per step, with the tasks of the step and a function that plays them, and returns ``Waves``.
 Everything after that (credit, packing, loss, update, publishing) is the same for every source.
 """
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waves:
-    """What a step has. ``groups`` are learned from, ``played`` has all episodes that were played, one group per task,
-    and ``unused`` those of them that are in no group."""
+    """The episodes of a step. ``groups`` are learned from, ``played`` has all episodes that were played, one group per
+    task, and ``unused`` those of them that are in no group."""
 
     groups: list[ScoredGroup]
     played: list[ScoredGroup]
@@ -32,12 +32,12 @@ class Waves:
 
     @property
     def fresh(self) -> list[ScoredGroup]:
-        """What is learned from and was played in this step: what is recorded, and summarised."""
+        """The groups that are learned from and were played in this step; these are recorded and summarised."""
         return _members(self.groups, lambda one: one.replay is None)
 
     @property
     def replayed(self) -> list[ScoredGroup]:
-        """What is learned from and was played before."""
+        """The groups that are learned from and were played before."""
         return _members(self.groups, lambda one: one.replay is not None)
 
 
@@ -50,7 +50,7 @@ class PlayTasks(Protocol):
 
 
 class EpisodeSource(Protocol):
-    """Gives each step its episodes. What it gives depends on the seed of the run, the step and what is recorded."""
+    """Gives each step its episodes, as a function of the seed of the run, the step and the recorded episodes."""
 
     async def waves(self, play: PlayTasks, tasks: Sequence[Task], step: int) -> Waves:
         """The episodes of one step; ``tasks`` are those that the curriculum picked for it."""
@@ -59,7 +59,7 @@ class EpisodeSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMeans:
-    """What a source works with.
+    """The means that a run gives a source.
 
     ``recorded``: the episodes of the runs that the part names, or of this run so far. ``entropies`` measures the mean
     entropy of each episode's tokens, in nats, under the learner's present weights.
@@ -90,7 +90,7 @@ class EpisodesPart(Part):
 
     @abstractmethod
     def open(self, means: SourceMeans) -> EpisodeSource:
-        """The source of one run. Raises ConfigError for settings that do not fit what is recorded."""
+        """The source of one run. Raises ConfigError for settings that do not fit the recorded episodes."""
 
 
 class PlayedPart(EpisodesPart):

@@ -19,7 +19,7 @@ NO_WHERE = Where()
 
 
 class ReadingPart(EpisodesPart):
-    """What parts that read recorded runs have in common."""
+    """Base of the parts that read recorded runs."""
 
     runs: tuple[Path, ...] = ()
     """Folders of the runs whose episodes are learned from."""
@@ -37,7 +37,7 @@ class ReadingPart(EpisodesPart):
 
 
 class StoredPart(ReadingPart):
-    """No step plays: each learns from recorded episodes, which today's rubric pays anew.
+    """No step plays: each learns from recorded episodes, which today's rubric scores again.
 
     A group holds episodes of one task that one version of a policy played, at most ``train.group_size`` of them, so
     they are compared with each other and never with those of another policy. Each pass over the groups has an order of
@@ -102,6 +102,6 @@ def grouped(rows: Sequence[Recorded], size: int, *, seed: int) -> Iterator[list[
 
 
 def said_of(recorded: RecordedEpisodes) -> str:
-    """What an index has, in words."""
+    """The contents of an index, in words."""
     left_out = "".join(f", {count} {why}" for why, count in recorded.left_out.items())
     return f"{len(recorded.rows)} episodes can be learned from{left_out and '; left out:' + left_out[1:]}"

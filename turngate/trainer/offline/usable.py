@@ -1,4 +1,4 @@
-"""What recorded episodes have to be for a policy to be judged by them or to learn from them."""
+"""Which recorded episodes a policy can be evaluated on or can learn from."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from turngate.types import EndedBy, Source, Trajectory
 
 GUIDED, BRANCHED = "guided", "branched"
 LEAVABLE = (GUIDED, BRANCHED)
-"""What may be left out on demand, because whether that changes the result is for the user to know."""
+"""Kinds that may be left out on demand; the user decides whether that changes the result."""
 
 
 def unsampled(trajectory: Trajectory) -> str:
-    """Why it is not known how likely the turns of an episode were for who played it; "" where it is."""
+    """Why the probabilities of an episode's turns under the policy that played it are unknown; "" where they are
+    known."""
     for number, turn in enumerate(trajectory.turns):
         said, where = turn.completion, f"turn {number} of '{trajectory.id}'"
         if problem := _without_tokens(trajectory, number):
@@ -62,8 +63,9 @@ def unlike(trajectory: Trajectory, chat: Chat, context: int | None) -> str:
 
 
 def kind_to_leave_out(trajectory: Trajectory) -> str:
-    """``GUIDED`` for an episode whose help stays in what is learned or whose turns somebody else took, ``BRANCHED`` for
-    one that shares turns with another; "" for others, also for those whose hint is stripped for training."""
+    """``GUIDED`` for an episode whose help stays in the trained context or with turns that the policy did not take,
+    ``BRANCHED`` for one that shares turns with another; "" for others, also for those whose hint is stripped for
+    training."""
     guidance = trajectory.guidance
     lent = any((turn.source[len(turn.context_ids) :] == Source.GUIDE).any() for turn in trajectory.turns)
     if guidance is not None and (lent or not guidance.strip_for_train or guidance.source == EXPERT):

@@ -14,7 +14,7 @@ from turngate.types import TurnTable
 
 
 class ContinuationValues:
-    """A signal: ``continuation_values`` of what is paid from the turn on ("paid"), or of the outcome ("outcome")."""
+    """A signal: ``continuation_values`` of the payments from the turn on ("paid"), or of the outcome ("outcome")."""
 
     def __init__(self, of: Literal["paid", "outcome"]) -> None:
         self._of = of

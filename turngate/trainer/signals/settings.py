@@ -61,8 +61,8 @@ class ValueSection(SignalSettings):
     warmup: int = Field(0, ge=0)
     """Number of updates at the start in which only the critic learns and the policy stays as it is."""
     lam: float = Field(1.0, ge=0, le=1)
-    """λ of the returns that the critic learns: at 1 they are what was really paid; the lower, the more they rest on the
-    critic's own values, with less variance and more bias."""
+    """λ of the returns that the critic learns: at 1 they are the payments themselves; the lower, the more they rest on
+    the critic's own values, with less variance and more bias."""
     bootstrap: bool = True
     """Whether a truncated episode is credited with the critic's value of the state in which it stopped, for what it
     might still have been paid; false counts that as 0."""

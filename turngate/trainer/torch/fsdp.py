@@ -140,8 +140,8 @@ class FsdpLearner:
 class GatheredWeights(ReadWeights[torch.Tensor]):
     """The weights of a learner's model by name. Only one is whole at a time: it is gathered when it is read.
 
-    Each reading is one call of all processes, so a reader may take some of them, in any order, and stop in between.
-    The next update changes what is read.
+    Each reading is one call of all processes, so a reader may take some of them, in any order, and stop in between. The
+    next update changes the values.
     """
 
     def __init__(self, learner: FsdpLearner) -> None:
@@ -163,7 +163,7 @@ class GatheredWeights(ReadWeights[torch.Tensor]):
         return self._shapes[name]
 
 
-# --- what the processes are called for --------------------------------------------------------------------------------
+# --- functions that run in every process ------------------------------------------------------------------------------
 
 
 def _open(team: Team, number: int, place: int, model: LanguageModel | None, settings: dict[str, Any]) -> None:
@@ -212,7 +212,8 @@ def _update(team: Team, number: int, lr_scale: float) -> Metrics:
 
 
 def _gather(team: Team, number: int, name: str, into: list[torch.Tensor] | None) -> None:
-    """Append a whole weight to ``into``, which the first process passes: what is returned would be sent."""
+    """Append a whole weight to ``into``, which the first process passes; a return value would be sent by every
+    process."""
     with _at(team, number) as learner:
         weight = learner.whole_weight(name)
         if into is not None:

@@ -82,7 +82,7 @@ class TorchLearner:
         self._memory: Memory = {}
         self._critic, self._n_updates = critic, 0
         self._targets: list[ValueTargets] = []  # what the head is trained on before the next optim_step
-        self._held: list[list[torch.Tensor | None]] = []  # gradients that were put by
+        self._held: list[list[torch.Tensor | None]] = []  # gradients that were set aside
         width = self._passes.head.weight.shape[1]
         self._value_head = None if critic is None else ValueHead(width).to(self._device)
         groups: list[dict[str, Any]] = [{"params": self._parameters, "weight_decay": weight_decay}]
@@ -149,7 +149,7 @@ class TorchLearner:
         return float(torch.stack([part.norm() for part in total]).norm())
 
     def hold_gradient(self) -> float:
-        """The norm of the accumulated gradient; it is put by, and the next ``optim_step`` adds it again."""
+        """Set the accumulated gradient aside and return its norm; the next ``optim_step`` adds it back."""
         found = [parameter.grad for parameter in self._parameters]
         if not any(one is not None for one in found):
             return 0.0
@@ -163,7 +163,7 @@ class TorchLearner:
         return float(torch.stack([one.norm() for one in tensors]).norm())
 
     def _release(self) -> None:
-        """Add what was put by to the accumulated gradient."""
+        """Add the gradients that were set aside to the accumulated one."""
         held, self._held = self._held, []
         for gradients in held:
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
@@ -229,7 +229,7 @@ class TorchLearner:
             return self._passes.states(batch, wanted_L, head)
 
     def save(self, path: Path) -> None:
-        """Write what is trained, optimizer state, the critic and what losses remember (see ``shards``)."""
+        """Write the trained weights, the optimizer state, the critic and the memory of losses (see ``shards``)."""
         write_state(self._state(), path)
 
     def _state(self) -> dict[str, object]:

@@ -34,7 +34,7 @@ SAMPLED = 64  # weights of each matrix by which a base model is recognised
 
 
 class TrainedAdapters(TrainedWeights):
-    """Adapters in ``model``: only they are trained and saved; what is published has them added."""
+    """Adapters in ``model``: only they are trained and saved; published weights have them added."""
 
     def __init__(self, model: LanguageModel, lora: Lora) -> None:
         add_adapters(model, lora)
@@ -45,7 +45,7 @@ class TrainedAdapters(TrainedWeights):
         return self._published
 
     def state(self) -> dict[str, object]:
-        """The adapters, and by what the model is recognised that they belong to."""
+        """The adapters, and the mark by which their base model is recognised."""
         return {"adapters": {k: w.detach() for k, w in adapter_weights(self.model).items()}, "base": self._base}
 
     def load(self, state: Mapping[str, object], path: Path) -> None:
@@ -117,8 +117,8 @@ def adapter_weights(model: LanguageModel) -> dict[str, torch.Tensor]:
 class MergedWeights(AdaptedWeights[torch.Tensor]):
     """The weights with the adapters added, W + (alpha / rank) · B A, under the names that they had without adapters.
 
-    A merged matrix is computed when it is read and kept by nobody, so there is never a second model in memory. The
-    next update changes what is read.
+    A merged matrix is computed when it is read and not cached, so there is never a second model in memory. The next
+    update changes the values.
     """
 
     def __init__(self, model: LanguageModel) -> None:

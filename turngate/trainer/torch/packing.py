@@ -125,8 +125,8 @@ class Packer:
         self._checked = True  # not before: memory may have run out meanwhile
 
     def _problem(self, part: Batch) -> str:
-        """In what a tree of the segments of ``part`` differs from rows; "" if in nothing. Raises what says that memory
-        ran out, which is about the size of a batch and not about the model."""
+        """In what a tree of the segments of ``part`` differs from rows; "" if in nothing. Raises errors that say that
+        memory ran out, because they are about the size of a batch and not about the model."""
         flex = self._kernels[0] == "flex"
         caught: tuple[type[Exception], ...] = (Exception,) if flex else CANNOT  # a compiler may raise anything
         try:

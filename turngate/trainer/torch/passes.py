@@ -169,8 +169,8 @@ class Passes:
 
 
 def _learned(predicted: Predicted, origin: torch.Tensor) -> torch.Tensor:
-    """log π of each token under the distribution in which it is learned: the sampler's; of an expert's tokens that
-    without top-p and top-k, which did not bind the expert. [S]."""
+    """log π of each token under the distribution that the loss uses: the sampler's; for an expert's tokens without
+    top-p and top-k, which did not bind the expert. [S]."""
     if predicted.plain_logprob is None:
         return predicted.logprob
     return torch.where(origin == Origin.EXPERT, predicted.plain_logprob, predicted.logprob)

@@ -38,7 +38,8 @@ _OWN = "turngate"
 
 
 def dumps(value: object) -> bytes:
-    """``value`` as a pickle that ``loads`` reads. Raises UnpicklingError or PicklingError, naming what is no data."""
+    """``value`` as a pickle that ``loads`` reads. Raises UnpicklingError or PicklingError, which name the part that is
+    not data."""
     try:
         written = pickle.dumps(value)
     except (TypeError, AttributeError) as error:
@@ -56,7 +57,7 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
         if global_name in _PLAIN.get(module_name, ()):
             return super().find_class(module_name, global_name)
-        # Only what is imported already: importing is running code.
+        # Only from modules that are imported already: an import runs code.
         known = sys.modules.get(module_name) if module_name.partition(".")[0] == _OWN else None
         found = getattr(known, global_name, None)
         if isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, Enum | BaseModel)):

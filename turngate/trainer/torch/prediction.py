@@ -1,4 +1,5 @@
-"""From hidden states to what is measured of the tokens after them, without a matrix of tokens × vocabulary.
+"""From hidden states to the log-probability and entropy of the tokens after them, without a matrix of tokens ×
+vocabulary.
 
 A large vocabulary makes the logits the largest tensor of a training step: 4 GB for 8,000 tokens and 128,000 entries,
 several times over. So states go through the head a few at a time, and only numbers per token are kept. The backward

@@ -14,8 +14,8 @@ def recompute_activations(model: LanguageModel) -> None:
     """Keep the activations of no layer of ``model`` that a gradient needs.
 
     A layer is computed again with the attention that it had, that of a tree among them. transformers does so for layers
-    in training mode; what is inside them is not, so dropout stays off. Raises ConfigError for a model that cannot do
-    it.
+    in training mode; the modules inside a layer stay in evaluation mode, so dropout is off. Raises ConfigError for a
+    model that cannot do it.
     """
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:

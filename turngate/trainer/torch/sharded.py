@@ -69,7 +69,7 @@ class ShardLearner(TorchLearner):
         ]
 
     def take(self, share: Share) -> Batch:
-        """Begin with a share; what is computed until the next one is about it. Returns its batch."""
+        """Begin with a share: everything that is computed until the next call is about it. Returns its batch."""
         self._own.share = share
         return share.batch
 

@@ -13,7 +13,7 @@ files of a few GB only. Where several processes hold a part of each tensor, each
     state/__1_0.distcp             …
     state/.metadata                which part of which tensor is where
 
-Either is read by one process or by several, whoever wrote it.
+One process or several can read either form.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ ADVICE = (
 
 
 class Skips:
-    """Collects what is not finite in an update, and decides at its end whether it is skipped."""
+    """Collects the values of an update that are not finite, and decides at its end whether it is skipped."""
 
     def __init__(self) -> None:
         self.in_a_row = 0

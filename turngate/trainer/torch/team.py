@@ -36,7 +36,7 @@ _team: list[Team] = []  # that of this process, if it has one; torch.distributed
 
 class Team:
     """The processes of a run. ``held`` is what functions that are called keep in this process under a number, ``talk``
-    the group in which they exchange what is no tensor of their device."""
+    the group in which they exchange everything but tensors on their device."""
 
     def __init__(self, place: Place, *, timeout_s: float) -> None:
         self.place, self.held = place, dict[int, Any]()
@@ -134,7 +134,7 @@ class Team:
         """What to raise for ``error``: the problem of another process where the error is that this one lost it."""
         loss = next((one for one in (error, error.__context__) if _is_loss(one)), None)
         if loss is None and not isinstance(error, Exception):
-            return error  # a signal that somebody sent to the whole run
+            return error  # a signal that was sent to the whole run
         own = error if loss is None else _lost(self.place, loss)
         first = self._written(own)
         return own if first is None or loss is None else first
@@ -149,7 +149,7 @@ class Team:
 
     def _written(self, problem: BaseException) -> TurngateError | None:
         """Write down why the run ends, for every process to read. Returns the problem that was there before."""
-        with suppress(Exception):  # no store: torchrun has ended, and there is nobody left to tell
+        with suppress(Exception):  # no store: torchrun has ended, and no process is left to tell
             if self._store.add(_COUNT, 1) > 1:
                 return self.problem(wait=True)
             told = problem if isinstance(problem, TurngateError) else RunError(repr(problem))

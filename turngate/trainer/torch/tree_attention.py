@@ -25,7 +25,7 @@ TreeKernel: TypeAlias = Literal["flex", "blocks"]
 
 NAME = "turngate_prefix_tree"
 UNDERSTOOD = {"tree", "position_ids", "use_cache", "output_attentions", "cache_position", "is_causal"}
-"""What models hand to attention beside what is named below, and what changes nothing about it here."""
+"""Arguments that models pass to attention besides those named below, and that have no effect here."""
 WASTE = 1.5
 """Stems of unequal length are one call of attention as long as padding adds no more than half."""
 SMALL = 2**14

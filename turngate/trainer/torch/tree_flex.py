@@ -37,7 +37,7 @@ FEWEST = 3
 class FlexLayout:
     """A tree, ready for FlexAttention: padded to P nodes, a multiple of ``BLOCK``, behind its own T.
 
-    A padded node sees itself alone, and nothing sees it. What is seen is worked out once per window.
+    A padded node sees itself alone, and nothing sees it. Which nodes see which is computed once per window.
     """
 
     tree: PrefixTree

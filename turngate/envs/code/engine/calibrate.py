@@ -1,4 +1,4 @@
-"""A problem becomes a task by being measured: which tests tell the bug from the repair, again and again the same."""
+"""A problem becomes a task by measurement: which tests tell the bug from the repair, in every repetition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from turngate.errors import ConfigError, TaskRefused
 
 
 class Measures(Protocol):
-    """What settling needs of a bench."""
+    """The methods of a bench that ``settle`` uses."""
 
     def measure(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report: ...
 
@@ -88,7 +88,7 @@ def _asked(problem: Problem, bench: Measures, names: list[str]) -> dict[str, str
 
 
 def steady(reports: list[Report]) -> dict[str, Status]:
-    """Test id → what every report says of it; tests on which they differ are left out."""
+    """Test id → its status in every report; tests on which reports differ are left out."""
     first, *others = [report.status for report in reports]
     return {name: verdict for name, verdict in first.items() if all(other.get(name) == verdict for other in others)}
 

@@ -1,4 +1,4 @@
-"""What ``ruff`` and ``ty`` say about texts, run as commands: counts by rule, never a grade.
+"""Findings of ``ruff`` and ``ty`` about texts, run as commands: counts by rule, never a grade.
 
     diagnoser = Diagnoser()
     before = diagnoser.measure({"pkg/mod.py": "import os\\n"})
@@ -6,10 +6,10 @@
     before.weighted, after.weighted      # 0.5, 0.0: D of ``turngate.rewards.outcome.code.diagnostics_reward``
 
 Equal texts have equal counts, whatever else was measured and wherever. A text is alone in an empty folder, under a name
-that is ours, so what it imports from other files is unknown to the type checker, and unknown is no diagnostic. Settings
-come from here only: no file of the agent, of the folders above or of the user is read, no installed package is seen,
-and nothing is executed. Comments that would silence a tool (``# noqa``, ``# type: ignore``) are made void, or they
-would be the cheapest repair. ``Any`` and ``cast`` still work, as does deleting code: gate what is earned here on tests.
+that is ours, so imports from other files are unknown to the type checker, and unknown is no diagnostic. Settings come
+from here only: no file of the agent, of the folders above or of the user is read, no installed package is seen, and
+nothing is executed. Comments that would silence a tool (``# noqa``, ``# type: ignore``) are disabled, or they would be
+the cheapest repair. ``Any`` and ``cast`` still work, as does deleting code: gate the reward for diagnostics on tests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_OUTPUT_BYTES = 128 << 20  # of each stream of one run of a tool, which is en
 REMEMBERED = 512  # texts whose counts are kept
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 GRAVE, MINOR = 1.0, 0.5
-"""Weight of what stops or breaks a program, and of any other diagnostic. The choice is ours."""
+"""Weights of diagnostics that stop or break a program, and of all others. The choice is ours."""
 
 _RUFF = f"check --isolated --no-cache --select E9,F,B,PLE --target-version py{VERSION.replace('.', '')}"
 _TY = (
@@ -49,7 +49,7 @@ _TY = (
     "--no-progress --color never"
 )
 _ARGUMENTS: Mapping[str, Sequence[str]] = {"ruff": _RUFF.split(), "ty": _TY.split()}
-_UNKNOWN = frozenset({"import-not-found", "unresolved-import"})  # what ty says now, and what it said before
+_UNKNOWN = frozenset({"import-not-found", "unresolved-import"})  # the rule of ty now, and in earlier versions
 _GRAVE = re.compile(r"invalid-syntax|E9|F82|PLE")  # of ruff's rules, which all count as errors there
 _SILENCER = re.compile(r"(?i)noqa|:\s*[\w-]*(?:ignore|disable|skip-file)|///")
 _COMMENT = re.compile(r"#[^\r\n]*")
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
-    """What the tools found in some files."""
+    """The findings of the tools in some files."""
 
     weighted: float
     by_rule: Mapping[str, Mapping[str, int]]
@@ -90,8 +90,8 @@ class Diagnoser:
     def measure(self, files: Mapping[str, str | None]) -> Diagnostics | None:
         """The diagnostics of Python files, path → text; those of another kind, or that are not there, do not count.
 
-        None if they are not known, because a text cannot be read or a tool does not come to its end with it. A text can
-        be such on purpose (a sum of 20,000 terms is), so that is no fault of the environment.
+        None if they are not known, because a text cannot be read or a tool does not finish with it. An agent can write
+        such a text on purpose (a sum of 20,000 terms), so that is no fault of the environment.
         """
         end_s = time.monotonic() + self._deadline_s
         by_rule = {tool: Counter[str]() for tool in self._programs}
@@ -139,7 +139,7 @@ class Diagnoser:
 
 
 def _output(argv: Sequence[str], root: Path, deadline_s: float) -> bytes | None:
-    """What a tool writes; None if it fails or does not end in time. It has no children, and bounds of its own."""
+    """The output of a tool; None if it fails or does not end in time. It has no children, and bounds of its own."""
     home = str(root / "home")
     env = {"HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home, "PATH": ""}
     env |= {"RAYON_NUM_THREADS": "1", "TY_MAX_PARALLELISM": "1"}  # one text is no work for many threads
@@ -184,8 +184,8 @@ def alias(path: str) -> str:
 def audible(text: str) -> str:
     """A text of the same length and lines in which no comment silences a tool.
 
-    Whatever follows a "#" in its line counts as a comment: a text that does not parse has no better definition. So a
-    string may change as well, which no rule that we select minds.
+    All text after a "#" in its line counts as a comment: a text that does not parse has no better definition. So a
+    string may change as well, which affects no rule that we select.
     """
     return _COMMENT.sub(lambda comment: _SILENCER.sub(lambda word: "_" * len(word[0]), comment[0]), text)
 

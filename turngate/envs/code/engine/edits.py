@@ -1,4 +1,4 @@
-"""What an edit asks for, and what it makes of a text: replacing a piece that occurs once, or inserting after a line."""
+"""An edit, and its effect on a text: replacing a piece that occurs once, or inserting after a line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What an agent is shown of files and outputs, within a budget of characters: the beginning, the end, and what is not
-shown in between."""
+"""Files and outputs as an agent is shown them, within a budget of characters: the beginning, the end, and how much is
+left out in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def shorten(text: str, max_chars: int) -> str:
 
 
 def numbered(text: str, first: int, last: int, max_chars: int) -> str:
-    """Lines ``first`` to ``last``, counted from 1, each after its number; a note says what lies around them."""
+    """Lines ``first`` to ``last``, counted from 1, each after its number; a note says how many lines lie around
+    them."""
     lines = text.splitlines()
     shown = [f"{number} {line}" for number, line in enumerate(lines[first - 1 : last], first)]
     note = "" if first == 1 and last >= len(lines) else f"\n[lines {first} to {min(last, len(lines))} of {len(lines)}]"
@@ -27,7 +28,7 @@ def numbered(text: str, first: int, last: int, max_chars: int) -> str:
 
 
 def result_text(result: CommandResult, max_chars: int) -> str:
-    """What a command wrote, then how it ended where that is not plain success."""
+    """The output of a command, then how it ended where that is not plain success."""
     parts = [shorten(result.text().rstrip("\n"), max_chars)]
     if result.truncated:
         parts.append("[more output was written than is kept]")
@@ -42,5 +43,5 @@ def result_text(result: CommandResult, max_chars: int) -> str:
 
 
 def without_times(output: str) -> str:
-    """The output of a test run without how long it took, which differs from run to run."""
+    """The output of a test run without its duration, which differs from run to run."""
     return _TIME.sub(b"", output.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")

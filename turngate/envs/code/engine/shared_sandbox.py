@@ -1,5 +1,5 @@
-"""One bench for all environments of a process that ask for the same: a back end and its helper process are not for one
-episode. It is closed with the last environment that uses it."""
+"""One bench for all environments of a process with the same settings: a back end and its helper process serve many
+episodes. It is closed with the last environment that uses it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Lease:
         return self._shared.bench
 
     def close(self) -> None:
-        """Give it back. Safe to repeat."""
+        """Release it. Safe to repeat."""
         with _lock:
             if self._closed:
                 return

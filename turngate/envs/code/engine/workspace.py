@@ -1,4 +1,4 @@
-"""Where the agent works: its sandbox, its shell, and what it has changed so far."""
+"""Where the agent works: its sandbox, its shell, and its changes so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CHANGED_FILES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What differs from the tree as it was found."""
+    """The differences from the tree as it was found."""
 
     texts: Texts
     """A byte that is not UTF-8 is a lone surrogate in them, so that nothing is lost."""
@@ -54,9 +54,9 @@ class Workspace:
         self._changes: Changes | None = None
         self._key = ""
         self.quiet = saved.quiet if saved else True
-        """Whether nothing but the tools for files has acted so far: the tree is all there is to know."""
+        """Whether only the tools for files have acted so far: then the tree is the whole state."""
         self.acted = saved.acted if saved else False
-        """Whether a program of the agent has run, which may be what breaks the sandbox from then on."""
+        """Whether a program of the agent has run, which may be the cause of later failures of the sandbox."""
         self._lost = ""
         self.found = saved.found if saved else self.tree()
         if self._lost:
@@ -65,7 +65,7 @@ class Workspace:
 
     @property
     def sandbox(self) -> Sandbox:
-        """For what runs tests; ``touched`` has to be called afterwards."""
+        """For running tests; ``touched`` has to be called afterwards."""
         return self._sandbox
 
     def bash(self, command: str, *, deadline_s: float) -> CommandResult:
@@ -107,7 +107,7 @@ class Workspace:
         return self._key
 
     def changes(self) -> Changes:
-        """What the agent has changed."""
+        """The changes of the agent."""
         if self._changes is None:
             now = self.tree()
             if self._lost:
@@ -123,8 +123,8 @@ class Workspace:
         return Saved(snapshot=snapshot, shell=shell, found=self.found, quiet=self.quiet, acted=self.acted)
 
     def close(self) -> None:
-        """End everything. Safe to repeat. A sandbox that does not end in time is left, and named in a warning: it must
-        not cost the episode that comes next."""
+        """End everything. Safe to repeat. A sandbox that does not end in time is left, and named in a warning: so that
+        the next episode is not affected."""
         try:
             self._sandbox.close()
         except EnvError as error:
@@ -132,7 +132,7 @@ class Workspace:
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """What breaks the sandbox within is the agent's doing, once a program of its has run there.
+        """A failure of the sandbox inside is the agent's fault, once a program of the agent has run there.
 
         Raises AgentFault.
         """

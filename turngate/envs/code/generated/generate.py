@@ -69,7 +69,7 @@ class CodeGenerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BugDraft:
-    """What is decided before the tests: the text with its names and constants, and the bug in it."""
+    """The choices before the tests: the text with its names and constants, and the bug in it."""
 
     family: BugFamily
     form: FunctionForm

@@ -1,15 +1,15 @@
-"""Altered tests: what a test expects is replaced by something near it, which honest code does not give.
+"""Altered tests: the expected value of a test is replaced by one near it, which honest code does not return.
 
-Code under test can look up what is expected of it: in the file of the test, in its constants, in the frame of its
-caller. It passes ``assert f(3) == 4`` whatever ``f`` ought to be. Honest code fails ``assert f(3) == 6``. What replaces
-a value is drawn at random and looks as it does, so that neither its size nor its form tells that it was altered, and
-nothing else in the text differs.
+Code under test can look up the expected values: in the file of the test, in its constants, in the frame of its caller.
+It passes ``assert f(3) == 4`` whatever ``f`` ought to be. Honest code fails ``assert f(3) == 6``. A replacement is
+drawn at random and looks like the value, so that neither its size nor its form tells that it was altered, and nothing
+else in the text differs.
 
-What a test expects is found where it is written: a literal beside ``==`` or ``is``, in ``approx``, in a method of
+Expected values are found where they are written: a literal beside ``==`` or ``is``, in ``approx``, in a method of
 unittest, in a parameter, a row of a loop or a variable that is compared, the class in ``raises``, the truth of a call,
 the items of a list that is compared, or another variable of the test that was made in the same way.
 
-A comparison is never altered by turning its operator round: code that looks up the other side, or that is equal to
+A comparison is never altered by inverting its operator: code that looks up the other side, or that is equal to
 everything, passes ``==`` by it and fails ``!=`` like honest code.
 """
 
@@ -28,7 +28,7 @@ from turngate.envs.code.grading.nearby import other_literal, other_order
 Change: TypeAlias = Callable[[str, Random], str]
 _Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _Edit: TypeAlias = tuple[ast.expr, Change]
-"""An expression, and what becomes of its text."""
+"""An expression, and the change of its text."""
 
 _TRUTHS = frozenset({"assertTrue", "assertFalse"})
 _EXPECTED = re.compile(r"expect|result|want|output|answer|correct|should", re.IGNORECASE)
@@ -77,7 +77,7 @@ def _above(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]:
 
 
 def alter(source: str, names: Collection[str], rng: Random) -> str:
-    """The module with what these test functions expect replaced. Raises SyntaxError or ValueError."""
+    """The module with the expected values of these test functions replaced. Raises SyntaxError or ValueError."""
     text, places, tree = source.encode(), _line_starts(source), ast.parse(source)
     edits: dict[tuple[int, int], bytes] = {}
     for name, test in _tests(tree):
@@ -114,7 +114,7 @@ def _changes(test: _Def, tree: ast.Module) -> Iterator[_Edit]:
     for node in nodes:
         for side in _sides(node):
             compared |= _named(side)
-    covered = set[str]()  # where the value of a name is altered, what it is compared with stays as it is
+    covered = set[str]()  # where the value of a name is altered, the other side of its comparison stays
     for names, edits in _values(test, nodes, tree, compared):
         covered |= set(names)
         yield from edits
@@ -223,7 +223,7 @@ def _of_node(node: ast.AST, peers: Mapping[str, tuple[str, ...]]) -> Iterator[_E
 
 
 def _of_rows(names: list[str], rows: list[ast.expr]) -> Iterator[_Edit]:
-    """What is expected in rows of values for these names."""
+    """The expected values in rows of values for these names."""
     for row in rows:
         values = row.args if isinstance(row, ast.Call) else getattr(row, "elts", [])
         values = [row] if len(names) == 1 and not isinstance(row, ast.Call) else values

@@ -1,4 +1,4 @@
-"""What the statements of a test claim: which value is asked for, and what is said of it."""
+"""The claims of a test's statements: which value is asked for, and the condition on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORDERED: dict[type, tuple[Verb, Verb]] = {
     ast.In: ("in", "has"),
     ast.NotIn: ("not in", "has not"),
 }
-"""Operator → what is claimed of its left side, and of its right one."""
+"""Operator → the claim about its left side, and about its right one."""
 _MAX_REPEATS = 1
 """Quantifiers in a pattern: with more, a hostile text could keep the search busy."""
 
@@ -37,11 +37,11 @@ class Saying:
 
     verb: Verb
     value: ast.expr
-    """What the code under test gives."""
+    """The value from the code under test."""
     known: ast.expr
-    """What is expected; a name of an exception for ``raises``."""
+    """The expected value; a name of an exception for ``raises``."""
     swapped: Saying | None = None
-    """The same claim read from the other side, where either could be what is expected."""
+    """The same claim read from the other side, where either could be the expected value."""
     pattern: str = ""
 
 
@@ -154,9 +154,9 @@ def _exceptions(wanted: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
 
 
 def tells_nothing(said: Saying, foreign: Collection[str], local: Collection[str]) -> bool:
-    """Whether the value itself compares something, so that what is expected would stay in it: ``isclose(f(2), 1.41)``.
+    """Whether the value itself compares something, so the expected value would stay in it: ``isclose(f(2), 1.41)``.
 
-    A truth has to come from a call of what the module imports (``foreign``) or of a variable, with plain arguments.
+    A truth value has to come from a call of an imported name (``foreign``) or of a variable, with plain arguments.
     """
     for node in ast.walk(said.value):
         if isinstance(node, (ast.Compare, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
@@ -170,7 +170,7 @@ def tells_nothing(said: Saying, foreign: Collection[str], local: Collection[str]
             root: ast.expr = func
             while isinstance(root, (ast.Attribute, ast.Subscript)):
                 root = root.value
-            if isinstance(root, ast.Call):  # a method of what a call of a foreign name gives
+            if isinstance(root, ast.Call):  # a method of the result of a call of a foreign name
                 root = root.func
             given = [*args, *(word.value for word in words)]
             plain = not any(isinstance(node, (ast.Call, ast.comprehension)) for arg in given for node in ast.walk(arg))

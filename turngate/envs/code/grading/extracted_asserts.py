@@ -1,8 +1,8 @@
-"""Asked tests: tests from which what they expect is taken out, so that it never reaches the code that they test.
+"""Asked tests: tests without their expected values, which so never reach the code under test.
 
 ``assert f(3) == 4`` becomes ``ask(17, lambda: f(3))``: the value is handed over, and 4 is compared with it outside of
 the sandbox (``answers.py``). Rows of ``parametrize`` lose the column that is expected, and get ids that do not tell it.
-A test function is asked if everything that it asserts can be; the others keep what they expect inside (``pair.py``).
+A test function is asked if all of its assertions can be; the others keep their expected values inside (``pair.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPlace:
-    """A place where a value is handed over: its number, and what is claimed there, for each row if there are rows."""
+    """A place where a value is handed over: its number, and the claim there, for each row if there are rows."""
 
     number: int
     claims: tuple[Claim, ...]
@@ -109,7 +109,7 @@ class _Test:
 
 
 class _Module:
-    """What has to be known of a whole module."""
+    """Facts about a whole module."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
@@ -203,7 +203,7 @@ def _read(name: str, node: ast.FunctionDef, module: _Module) -> _Test | None:
 def _choose(
     said: Saying, tables: list[_Parametrized], constants: Mapping[str, Any]
 ) -> tuple[Saying, _Parametrized | None] | None:
-    """The claim read so that what is expected is data, and the table that its rows come from."""
+    """The claim in the reading whose expected value is data, and the table that its rows come from."""
     sides = [side for side in (said, said.swapped) if side]
     for side in sides:
         needed = {node.id for node in ast.walk(side.known) if isinstance(node, ast.Name)}
@@ -220,7 +220,7 @@ def _choose(
 
 
 def _is_data(value: ast.expr, tables: list[_Parametrized]) -> bool:
-    """Whether a value is known as well: then nothing would be asked."""
+    """Whether the value under test is data too: then there is nothing to ask."""
     if isinstance(value, ast.Name):
         return any(value.id in table.names for table in tables)
     try:
@@ -243,8 +243,8 @@ def _environments(
 
 
 def _take(test: _Test, module: _Module) -> bool:
-    """Find the names whose values are only expected. False if one is used for something else too, except as what the
-    code is given (``f(x) == x``) or as a tolerance."""
+    """Find the names whose values are only expected. False if one is used for something else too, except as an argument
+    of the code (``f(x) == x``) or as a tolerance."""
     columns = set(test.table.names) if test.table else set()
     uses = Counter(_loads(ast.Module(body=test.node.body, type_ignores=[])))
     known = Counter(name for _, said in test.sayings for name in _loads(said.known))
@@ -260,7 +260,7 @@ def _take(test: _Test, module: _Module) -> bool:
 
 
 def _is_given(name: str, said: Saying) -> bool:
-    """Whether a name that a claim expects is among what the code is given there, or a tolerance."""
+    """Whether a name that a claim expects is an argument of the code there, or a tolerance."""
     tolerances = [name for word in _words(said.known) for name in _loads(word)]
     return list(_loads(said.known)).count(name) == tolerances.count(name) or name in _loads(said.value)
 
@@ -351,7 +351,7 @@ def _cells(row: ast.expr, count: int) -> list[ast.expr]:
 
 
 def _apart(test: _Test, chosen: list[_Test], module: _Module) -> bool:
-    """Whether what it takes out of the module is used by nobody but the tests that are asked."""
+    """Whether only the asked tests use the parts that it takes out of the module."""
     for name in test.taken & module.constants.keys():
         if name in test.variables or (test.table and name in test.table.names):
             continue

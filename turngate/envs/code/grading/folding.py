@@ -1,5 +1,5 @@
-"""Values of expressions that are data: literals, arithmetic on them, and comprehensions over them. No code of anybody's
-is executed: what is not known here is no data."""
+"""Values of expressions that are data: literals, arithmetic on them, and comprehensions over them. No code is executed:
+an expression that is not known here is no data."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def asked_form(problem: Problem, only: Collection[str] | None = None) -> HiddenF
 
 
 def judged(problem: Problem, form: HiddenFiles, report: Report) -> Report:
-    """A report of the asked form, by the ids of the tests as they ought to be: one that is asked has passed if it is
-    reported so and its answers are right."""
+    """A report of the asked form, by the ids of the original tests: one that is asked has passed if it is reported so
+    and its answers are right."""
     apart = {*problem.asked, *problem.asked.values()}  # ids that only the code under test can have written, or ours
     status: dict[str, Status] = {name: said for name, said in report.status.items() if name not in apart}
     for name, other in problem.asked.items():
@@ -75,8 +75,8 @@ def judged(problem: Problem, form: HiddenFiles, report: Report) -> Report:
 
 
 def alterable_functions(problem: Problem) -> frozenset[str]:
-    """``path::Class::name`` of the test functions that are not asked, hold something that can be altered, and do not
-    stand in what the agent was shown."""
+    """``path::Class::name`` of the test functions that are not asked, hold something that can be altered, and are not
+    among the files that the agent was shown."""
     asked = {function_of(name) for name in problem.asked}
     found = set[str]()
     for path, text in _modules(problem, problem.hidden):
@@ -97,7 +97,7 @@ def heirs(problem: Problem, functions: Collection[str]) -> frozenset[str]:
 
 
 def altered_texts(problem: Problem, texts: Texts, functions: Collection[str], rng: Random) -> Texts:
-    """Texts of the hidden files with what these test functions expect replaced."""
+    """Texts of the hidden files with the expected values of these test functions replaced."""
     changed = dict(texts)
     for path, text in _modules(problem, texts):
         names = {name.partition("::")[2] for name in functions if name.startswith(f"{path}::")}

@@ -1,4 +1,4 @@
-"""The verdict on an episode of code repair, and what its turns did, measured where no agent has acted."""
+"""The verdict on an episode of code repair and on its turns, measured in sandboxes where no agent has acted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from turngate.types import Evidence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeChange:
-    """A turn after which the tree was another one than before."""
+    """A turn that changed the tree."""
 
     turn: int
     changes: Changes
@@ -28,7 +28,7 @@ class TreeChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeVerdict:
-    """What one tree is worth."""
+    """The verdict on one tree."""
 
     report: Report
     holds: Mapping[str, bool]
@@ -47,7 +47,8 @@ class TreeVerdict:
 
 
 def measure(bench: Bench, problem: Problem, repair: Sorted) -> TreeVerdict:
-    """Run the hidden tests on a repair: once, and in pairs where tests passed that keep what they expect inside."""
+    """Run the hidden tests on a repair: once, and in pairs where tests passed that keep their expected values
+    inside."""
     report = bench.run(problem, repair.repair)
     holds = report.verdicts(problem.fail_to_pass, problem.pass_to_pass)
     forged = False
@@ -74,7 +75,7 @@ def _pairs_needed(bench: Bench, problem: Problem, holds: Mapping[str, bool]) -> 
     """None before the asked tests hold, for no other test counts until then, and none while no other one passes.
 
     A share is paid test by test, so where some tests fail each one that passes has to be sure by itself: otherwise code
-    that tosses a coin for every test would now and then be paid for one.
+    that guesses at every test would sometimes be paid for one.
     """
     asked = [name for name in problem.fail_to_pass if name in problem.asked]
     inside = [name for name in problem.fail_to_pass if name not in problem.asked]
@@ -144,7 +145,7 @@ def _turns(bench: Bench, problem: Problem, steps: Sequence[TreeChange], existed:
 
 
 def localised(problem: Problem, touched: set[str], before: dict[str, str | None], now: dict[str, str | None]) -> float:
-    """How near a turn came to what the reference repair changes: 1 the same functions and no others, ½ the file."""
+    """How near a turn came to the places of the reference repair: 1 the same functions and no others, ½ the file."""
     mine, theirs = set[tuple[str, str]](), set[tuple[str, str]]()
     for path in touched:
         old = before.get(path, problem.original(path)) or ""

@@ -1,7 +1,7 @@
-"""The bench: where trees are measured. Each run of tests has a sandbox of its own, in which no agent has ever acted.
+"""The bench, which measures trees. Each run of tests has a sandbox of its own, in which no agent has ever acted.
 
-It begins with the tree as the agent found it, made anew from the problem; what the agent changed is put on top as
-texts, then the hidden tests as they ought to be. The same tree of the same problem is measured once: tests that are not
+It begins with the tree as the agent found it, made again from the problem; the agent's changes are put on top as texts,
+then the hidden tests in their original form. The same tree of the same problem is measured once: tests that are not
 deterministic were sorted out when the problem was made.
 """
 
@@ -58,9 +58,9 @@ _log = logging.getLogger(__name__)
 class Bench:
     """Many threads may share one. ``deadline_s`` bounds each run of tests. ``settings``: see the back end.
 
-    Once a sandbox is open, whatever happens in it is a ``Report``: code under test may break what it likes. Which tests
-    are altered in a pair of runs, and how, derives from a secret that is drawn when a bench is made, so that nobody
-    inside can work it out; verdicts on honest code do not depend on it.
+    Once a sandbox is open, every failure in it is a ``Report``: code under test may break anything. Which tests are
+    altered in a pair of runs, and how, derives from a secret that is drawn when a bench is made, so that code inside
+    cannot work it out; verdicts on honest code do not depend on it.
 
     Raises what ``open_backend`` raises. ``close`` ends every sandbox.
     """
@@ -85,7 +85,7 @@ class Bench:
         self._forms = Cache[Hashable, tuple[HiddenFiles, frozenset[str]]](room=KEPT_FORMS)
         self._secret = secrets.token_hex(16)
         self.outputs = Cache[Hashable, str](room=KEPT_REPORTS)
-        """What the runner wrote, for whoever knows that it would write the same again."""
+        """Outputs of the runner, for callers that know that it would write the same again."""
         self.toolbox = Toolbox()
         try:
             more: Any = settings.pop("shown", {})
@@ -116,8 +116,8 @@ class Bench:
     def run(self, problem: Problem, changes: Texts) -> Report:
         """Run the hidden tests on the tree with ``changes`` on top of what the agent finds.
 
-        Asked tests run without what they expect. A runner that breaks is run once more, because the machine may have
-        broken it: what code does, it does again.
+        Asked tests run without their expected values. A runner that breaks is run once more, because the machine may
+        have broken it; an error of the code occurs again.
         """
         key = (_key(problem), tuple(sorted(changes.items())))
         with self._reports.alone(key):  # siblings of a group often come to the same tree in the same moment
@@ -133,10 +133,10 @@ class Bench:
     def measure(
         self, problem: Problem, changes: Texts, *, control: Control | None = None, deadline_s: float | None = None
     ) -> Report:
-        """``run``, but in any case anew, and with a deadline of its own if one is given.
+        """``run``, but never from the cache, and with a deadline of its own if one is given.
 
-        ``control``, for settling: ``asked`` runs every test so that can be asked, and reports what was handed over
-        under the ids inside; ``altered`` runs the tests with everything that is not asked altered.
+        ``control``, for settling: ``asked`` runs every test so that can be asked, and reports the returned values under
+        the ids inside; ``altered`` runs the tests with everything that is not asked altered.
         """
         form, functions = self._form(problem)
         limit_s = self.deadline_s if deadline_s is None else deadline_s
@@ -153,7 +153,7 @@ class Bench:
     def pair(self, problem: Problem, changes: Texts, number: int) -> RunPair:
         """Two runs at once, in one of which each alterable test is altered, and in the other not (``pair.py``).
 
-        ``number``: pairs of one tree are drawn anew for each.
+        ``number``: each number of one tree has a draw of its own.
         """
         key = (_key(problem), tuple(sorted(changes.items())), number)
         with self._pairs.alone(key):
@@ -169,7 +169,7 @@ class Bench:
             return pair
 
     def on_reference(self, problem: Problem, texts: Texts) -> Report:
-        """What the reference repair makes of altered tests."""
+        """The report of the reference repair on altered tests."""
         key = ("reference", _key(problem), tuple(sorted(texts.items())))
         with self._reports.alone(key):
             report = self._reports.get(key)
@@ -225,15 +225,15 @@ class Bench:
         return None
 
     def _tests(self, sandbox: Sandbox, problem: Problem, deadline_s: float) -> Report:
-        """Run the tests; whatever the code under test did to the sandbox is a report."""
+        """Run the tests; any damage that the code under test does to the sandbox is a report."""
         try:
             return run_tests(sandbox, problem, problem.test_files, deadline_s=deadline_s, traces="no")
         except SandboxLost as error:
             return Report(status={}, problem=f"the sandbox of the tests broke: {error}")
 
     def close(self) -> None:
-        """End every sandbox and remove what was made. Safe to repeat."""
-        self._folders = Cache(room=KEPT_FOLDERS)  # a snapshot lives as long as somebody holds it
+        """End every sandbox and remove all files. Safe to repeat."""
+        self._folders = Cache(room=KEPT_FOLDERS)  # a snapshot lives as long as it is referenced
         self._backend.close()
         self.toolbox.close()
 
@@ -253,13 +253,13 @@ class Bench:
 
 
 def _key(problem: Problem) -> Hashable:
-    """What the tests of a problem, and its trees, depend on."""
+    """Everything that the tests of a problem, and its trees, depend on."""
     hidden = tuple(sorted(problem.hidden.items()))
     return problem.id, problem.patch, hidden, tuple(sorted(problem.asked.items()))
 
 
 def python_env(problem: Problem) -> dict[str, str]:
-    """What a command of the agent, and the runner, sees besides the sandbox's own environment."""
+    """Environment variables for the agent's commands and the runner, besides the sandbox's own."""
     paths = [SITE, *(os.path.normpath(f"{WORK}/{path}") for path in problem.import_paths)]
     return {
         "LD_LIBRARY_PATH": f"{PYTHON}/lib",
@@ -294,8 +294,8 @@ def run_tests(
 ) -> Report:
     """Run test files, or single tests, of a sandbox's work folder. ``plugin``: one of ``inside`` for pytest.
 
-    ``traces``: pytest's tracebacks, for whoever reads the output. They parse the source, which Python 3.11.7 cannot
-    do reliably beside other threads ("AST constructor recursion depth mismatch"); then the runner breaks.
+    ``traces``: pytest's tracebacks, for a reader of the output. They parse the source, which Python 3.11.7 cannot do
+    reliably beside other threads ("AST constructor recursion depth mismatch"); then the runner breaks.
     """
     name = f"{TMP}/{uuid.uuid4().hex}.xml"
     if problem.runner == "plain":

@@ -1,8 +1,8 @@
-"""What a sandbox is shown so that tests can run in it: an interpreter, the runners, and the distributions they need.
+"""The files that a sandbox needs to run tests: an interpreter, the runners, and the distributions they need.
 
 An installation holds more than its own modules, for instance copies of well-known packages inside an installer. A
 problem made from such a package could be solved by reading that copy. So site-packages of the interpreter are hidden,
-and of what is shown instead nothing may hold the text of a reference repair (``Toolbox.check``).
+and no file that is shown instead may hold the text of a reference repair (``Toolbox.check``).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Toolbox:
             raise MissingExtra("pytest", "code") from error
 
     def check(self, problem: Problem) -> None:
-        """Raises TaskRefused if what is shown holds the text of a file of the reference repair."""
+        """Raises TaskRefused if a file that is shown holds the text of a file of the reference repair."""
         with self._lock:
             if self._texts is None:
                 self._texts = frozenset(path.read_text(errors="replace") for path in self._site.rglob("*.py"))
@@ -102,8 +102,8 @@ class Toolbox:
 
 
 def _link_interpreter(target: Path) -> None:
-    """The interpreter and its standard library, without what is installed into it. Files are linked where they can be:
-    the folder that they lie in may be closed to the user that a sandbox is."""
+    """The interpreter and its standard library, without installed packages. Files are linked where possible: the user
+    of a sandbox may have no access to their folder."""
     library = Path(sysconfig.get_path("stdlib"))
     program = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
     inside = target / library.relative_to(sys.base_prefix)
@@ -117,7 +117,7 @@ def _link_interpreter(target: Path) -> None:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system, or files of somebody else
+    except OSError:  # another file system, or files of another user
         shutil.copy2(source, target)
 
 

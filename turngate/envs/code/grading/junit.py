@@ -1,4 +1,4 @@
-"""What a run of tests reported and whether it can be believed: pure functions over its XML and its exit status."""
+"""The results of a run of tests, and whether they can be trusted: pure functions over its XML and its exit status."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from turngate.envs.code.grading.returned import Answers
 Status: TypeAlias = Literal["passed", "failed", "error", "skipped", "xfailed"]
 
 FIXED: frozenset[Status] = frozenset({"passed", "xfailed"})
-"""What a test that has to pass may report."""
+"""Statuses that a test which has to pass may report."""
 KEPT: frozenset[Status] = FIXED | {"skipped"}
-"""What a test that must not break may report."""
+"""Statuses that a test which must not break may report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +25,16 @@ class Report:
     status: Mapping[str, Status]
     """By test id. A test that did not run is not among them."""
     problem: str = ""
-    """Why nothing of it counts; "" if exit status and results agree."""
+    """Why the report does not count; "" if exit status and results agree."""
     overridden: bool = False
     """The run ended as if all were well, without a report: something ended it early."""
     killed: bool = False
     """The run was ended from outside, at its deadline or at a limit."""
     output: str = ""
-    """What the runner wrote, shortened."""
+    """The output of the runner, shortened."""
     time_s: float = 0.0
     answers: Answers = field(default_factory=dict, repr=False)
-    """What asked tests handed over, by their ids inside."""
+    """The values of asked tests, by their ids inside."""
 
     def verdicts(self, fail_to_pass: Collection[str], pass_to_pass: Collection[str]) -> dict[str, bool]:
         """Test id → whether it holds, as SWE-bench grades. A test without a result is a failure.
@@ -56,8 +56,8 @@ def read_report(
 ) -> Report:
     """The report of a run. ``xml``: None if the run wrote none. ``killed_by``: "" if it ended by itself.
 
-    Exit status and results must agree: 0 with failures, or a failure that no test reports, means that somebody else
-    wrote one of the two.
+    Exit status and results must agree: 0 with failures, or a failure that no test reports, means that the code under
+    test wrote one of the two.
     """
     status, unknown = _statuses(xml)
     fell = sum(verdict in ("failed", "error") for verdict in status.values())
@@ -98,13 +98,13 @@ def _statuses(xml: bytes | None) -> tuple[dict[str, Status], int | None]:
     reading = _Reading()
     try:
         reading.parser.Parse(xml, True)
-    except (expat.ExpatError, LookupError, ValueError):  # the last two for an encoding that nobody knows
+    except (expat.ExpatError, LookupError, ValueError):  # the last two for an unknown encoding
         return {}, None
     return reading.found, reading.unknown
 
 
 class _Reading:
-    """Reads a report event by event: one that is nested without end must not become a tree."""
+    """Reads a report event by event: an endlessly nested one must not become a tree."""
 
     def __init__(self) -> None:
         self.found: dict[str, Status] = {}

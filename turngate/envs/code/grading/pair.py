@@ -1,16 +1,16 @@
-"""Pairs of runs: tests that keep what they expect inside run real and altered at once.
+"""Pairs of runs: tests that keep their expected values inside run real and altered at once.
 
-Code under test runs in the process that tests it, sees what the test expects, and can do there what it likes. So a test
-that passes is worth something only if it fails when it expects something wrong. Were there a real run and a control
-run, code could look for what tells them apart: the clock, the order, what was there before. There is neither. The
-alterable tests are split at random; run A has one part altered and the other real, run B the opposite, and both start
-together behind one barrier. A test holds if it passes where it is real and is reported as failed where it is altered.
-Killed, hung, broken or missing is not "failed".
+Code under test runs in the process that tests it, sees the expected values, and can do anything there. So a test that
+passes counts only if it fails when its expected value is wrong. Were there a real run and a control run, code could
+look for differences between them: the clock, the order, earlier files. There is neither. The alterable tests are split
+at random; run A has one part altered and the other real, run B the opposite, and both start together behind one
+barrier. A test holds if it passes where it is real and is reported as failed where it is altered. Killed, hung, broken
+or missing is not "failed".
 
-Who guesses which tests are altered has one chance in 2^(n+1) per pair with n test functions: each coin of run A must be
-guessed, and run B, the opposite of A, must be guessed apart from it, which at best one time in two goes right together.
-With few functions there are more pairs, so that the chance is at most 1/64. What remains is code that can itself verify
-what a test expects; then it could have computed it.
+Code that guesses which tests are altered has one chance in 2^(n+1) per pair with n test functions: each coin of run A
+must be guessed, and run B, the opposite of A, must be guessed apart from it, which at best one time in two goes right
+together. With few functions there are more pairs, so that the chance is at most 1/64. The only code left is one that
+can verify the expected value itself; then it could have computed it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Halves:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPair:
-    """The tests of a pair, and what the two runs reported."""
+    """The tests of a pair, and the reports of the two runs."""
 
     halves: Halves
     reports: tuple[Report, Report]
@@ -51,7 +51,7 @@ class RunPair:
     @cached_property
     def ids(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """For each run, test id → its id there, for the tests that are altered there: the rows of a table have other
-        values then, and by them other ids. In the other run they are as they ought to be."""
+        values then, and by them other ids. In the other run they are the original ones."""
         first, second = (report.status for report in self.reports)
         pairs = ((placed(second, first), self.halves.altered[0]), (placed(first, second), self.halves.altered[1]))
         one, other = ({a: b for a, b in same.items() if function_of(a) in altered} for same, altered in pairs)
@@ -59,13 +59,13 @@ class RunPair:
 
 
 class References(Protocol):
-    """What judging a pair needs of a bench."""
+    """The methods of a bench that judge a pair."""
 
     def on_reference(self, problem: Problem, texts: Texts) -> Report: ...
 
 
 def halves(problem: Problem, texts: Texts, functions: Collection[str], seed: int) -> Halves:
-    """Draw who is altered where, a coin for each test function, and how."""
+    """Draw which test functions are altered in which run, a coin for each, and how."""
     rng = Random(seed)
     first = frozenset(name for name in sorted(functions) if rng.random() < 0.5)
     second = frozenset(functions) - first
@@ -81,8 +81,8 @@ def n_pairs(n_functions: int, *, asked: bool) -> int:
 def told(problem: Problem, pair: RunPair, name: str, good: Collection[Status], bench: References) -> tuple[bool, bool]:
     """Whether a test that is not asked holds in a pair; and whether it passed although it was altered.
 
-    A test that is altered nowhere has to pass in both runs. An alteration that the reference repair does not fail says
-    nothing, and the test is taken as one that was not altered.
+    A test that is altered nowhere has to pass in both runs. An alteration that the reference repair passes too is
+    ignored, and the test is taken as one that was not altered.
     """
     function = function_of(name)
     holds, forged = True, False

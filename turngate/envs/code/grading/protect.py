@@ -1,7 +1,7 @@
-"""What of an agent's changes is the repair, and what never reaches the place where the repair is measured.
+"""Which of an agent's changes are the repair, and which never reach the sandbox that measures it.
 
-Tests, what configures or starts them, and modules that would take the place of the runner's own are left out: there the
-files stand as they ought to be. So an agent may change them as it likes; it changes only what it sees itself.
+Tests, files that configure or start them, and modules that would replace the runner's own are left out: the original
+files are used there. So an agent may change them freely; only its own view changes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TEST_FOLDERS = frozenset({"test", "tests"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sorted:
-    """Changes by what they are. Only ``repair`` is measured."""
+    """Changes by kind. Only ``repair`` is measured."""
 
     repair: Texts
     tests_changed: tuple[str, ...] = ()
@@ -42,13 +42,13 @@ class Sorted:
     tests_deleted: tuple[str, ...] = ()
     tests_added: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
-    """What configures the runner, would be imported in the place of something of its own, or is no text."""
+    """Files that configure the runner, would be imported in place of its modules, or are no text."""
     deleted: tuple[str, ...] = ()
     """Files that are gone although the reference repair keeps them."""
 
 
 def sort_changes(changes: Texts, problem: Problem, existed: frozenset[str]) -> Sorted:
-    """``existed``: the files that the agent found. What the reference repair changes is never protected."""
+    """``existed``: the files that the agent found. Files that the reference repair changes are never protected."""
     groups: dict[str, list[str]] = {name: [] for name in ("changed", "deleted", "added", "protected", "gone")}
     repair: dict[str, str | None] = {}
     for path, text in sorted(changes.items()):
@@ -83,7 +83,7 @@ def is_test(path: str) -> bool:
 
 
 def is_protected(path: str, problem: Problem, existed: frozenset[str]) -> bool:
-    """Whether a file configures the runner or, being new, is imported instead of something of the runner's."""
+    """Whether a file configures the runner or, being new, is imported instead of a module of the runner."""
     pure = PurePosixPath(path)
     if any(fnmatch(pure.name, pattern) for pattern in CONFIGURATION) or pure.parts[0] == ".git":
         return True

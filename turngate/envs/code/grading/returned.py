@@ -1,7 +1,7 @@
-"""What asked tests handed over (``inside/turngate_asking.py``), read and compared outside of the sandbox.
+"""The values of asked tests (``inside/turngate_asking.py``), read and compared outside of the sandbox.
 
-Pure functions. The file may have been written by anybody: what is malformed, too large, missing, surplus or given twice
-is a wrong answer and never an exception.
+Pure functions. The code under test may have written the file: a record that is malformed, too large, missing, surplus
+or given twice is a wrong answer and never an exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ITEMS = 20_000
 """Values in one answer, those in it counted."""
 DEPTH = 50
 MATCHED_CHARS = 2_000
-"""So much of the text of an exception is searched for a pattern: a longer one could keep the host busy."""
+"""Characters of an exception's text that are searched for a pattern: a longer text could keep the host busy."""
 SAME_HASH = 50
 """Different values with one hash in a set, or among the keys of a dict."""
 
@@ -34,14 +34,14 @@ Verb: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a test says of one value."""
+    """The claim of a test about one value."""
 
     verb: Verb
     """``has``: the value contains the one known. ``true``: it counts as ``known``, which is True or False."""
     known: Any
-    """What is expected; of ``raises`` the names of exceptions, any of which will do."""
+    """The expected value; for ``raises`` the names of exceptions, any of which will do."""
     pattern: str = ""
-    """What the text of an exception has to match somewhere."""
+    """The pattern that the text of an exception has to match somewhere."""
 
     def holds(self, answer: Any) -> bool:
         """Whether an answer fulfils it."""
@@ -100,9 +100,9 @@ def read_answers(content: bytes | None) -> Answers:
 
 
 def decoded(encoded: Any) -> Any:
-    """The value that was handed over; an object equal to nothing else for what is no plain data.
+    """The value that was handed over; an object equal to nothing else for a value that is no plain data.
 
-    Raises ValueError, TypeError, IndexError or RecursionError for what nobody encoded.
+    Raises ValueError, TypeError, IndexError or RecursionError for content that ``encoded`` did not write.
     """
     return _decoded(encoded, DEPTH, [ITEMS])
 

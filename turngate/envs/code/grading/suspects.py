@@ -1,8 +1,8 @@
 """Names in a repair that reach out of the code that is repaired: into the test runner, its process, or its frames.
 
-The control runs (``control.py``) find out who makes tests pass by force, or looks up what they expect. These names find
-who asks the caller, and who brings code along in another form, and say in the evidence how a cheat was meant to work.
-Only what is new counts: a name that the code had before, or that the reference repair uses, is no suspect.
+Pairs of runs (``pair.py``) find code that forces tests to pass or looks up expected values. These names find code that
+inspects its caller or carries code in another form, and show in the evidence how a cheat was meant to work. Only new
+names count: a name that the code had before, or that the reference repair uses, is no suspect.
 """
 
 from __future__ import annotations

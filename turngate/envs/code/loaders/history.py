@@ -1,8 +1,8 @@
-"""Commits of a git repository as trees and texts, read so that nothing else of the repository comes along.
+"""Commits of a git repository as trees and texts, without any other part of the repository.
 
 git reads through a *window*: an empty repository of its own that borrows the objects. So the configuration of the
-repository runs nothing, its attributes leave no file out of a tree and rewrite none, nothing is fetched, and what a
-patch makes is written to the window alone. Paths that lead outside are refused by git itself.
+repository runs nothing, its attributes leave no file out of a tree and rewrite none, nothing is fetched, and the
+results of a patch are written to the window alone. Paths that lead outside are refused by git itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEADLINE_S = 600.0
 
 
 class Change(NamedTuple):
-    """What a patch does to one file; None: there is no such file."""
+    """One file before and after a patch; None: there is no such file."""
 
     before: str | None
     after: str | None
@@ -56,7 +56,7 @@ class History:
             path.write_text(text)
 
     def check(self, commit: str) -> None:
-        """Refuses what is not the full name of a commit of this repository."""
+        """Refuses anything but the full name of a commit of this repository."""
         if not _COMMIT.fullmatch(commit):
             raise TaskRefused(f"base_commit '{commit}' is not the name of a commit, 40 hexadecimal digits")
         try:
@@ -77,9 +77,9 @@ class History:
             archive.unlink()
 
     def changes(self, commit: str, patch: str, name: str) -> dict[str, Change]:
-        """What a patch changes in the tree of a commit, by path. ``name``: what the patch is called in a refusal.
+        """The changes of a patch in the tree of a commit, by path. ``name``: the name of the patch in a refusal.
 
-        A change of permissions alone is none.
+        A change of permissions alone does not count.
         """
         (self._window / "index").unlink(missing_ok=True)
         self._git("read-tree", commit)
@@ -141,7 +141,7 @@ def _environment(window: Path, home: Path) -> Mapping[str, str]:
 
 
 def utf8(content: bytes, what: str) -> str:
-    """Content as text. Raises TaskRefused for what is none; ``what``: the content, in a refusal."""
+    """Content as text. Raises TaskRefused for bytes that are not UTF-8; ``what``: the content, in a refusal."""
     if b"\0" in content:
         raise TaskRefused(f"{what} is binary, not text")
     try:

@@ -278,7 +278,7 @@ class _Repositories:
         return self._histories[name]
 
     def tree(self, name: str, commit: str) -> Path:
-        """The exported tree of a commit. It appears whole: one that is cut short leaves nothing to be taken for it."""
+        """The exported tree of a commit. It appears whole: an interrupted export leaves no folder of that name."""
         target = self._store / f"{name.replace('/', '__')}@{commit}"
         if target.is_dir():
             return target

@@ -79,9 +79,9 @@ class Bm25Retriever(RetrieverPart):
 
     type: Literal["bm25"] = "bm25"
     k1: float = Field(K1, gt=0)
-    """How soon further occurrences of a word stop to count."""
+    """How soon further occurrences of a word stop counting."""
     b: float = Field(B, ge=0, le=1)
-    """How much long passages are held back; 0 = not at all."""
+    """Strength of the penalty on long passages; 0 = none."""
 
     def open(self, corpus: Corpus | None) -> Bm25:
         """Index the passages."""

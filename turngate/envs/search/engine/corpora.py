@@ -46,7 +46,7 @@ class DocumentSource(Part):
         return ""
 
     def open(self) -> Corpus:
-        """Read the documents and cut them into passages. Raises UserError, with file and line, for what is wrong."""
+        """Read the documents and cut them into passages. Raises UserError, with file and line, for a bad document."""
         return Corpus(self.documents(), chunk_chars=self.chunk_chars, skip_bad=self.skip_bad)
 
 
@@ -105,7 +105,7 @@ class ParquetDocuments(_File):
 
 
 class SqliteDocuments(_File):
-    """What a query of a SQLite file returns: columns id, title and text. The file is only read."""
+    """The rows that a query of a SQLite file returns: columns id, title and text. The file is only read."""
 
     type: Literal["sqlite"] = "sqlite"
     query: str
@@ -138,7 +138,7 @@ class GeneratedDocuments(DocumentSource):
     size: int = Field(30, ge=12)
     """About how many documents it has."""
     naming: Naming = "made"
-    """What its names are put together from."""
+    """The parts that its names are put together from."""
     links: tuple[LinkName, ...] = ()
     """Kinds of links that its documents tell of; empty = all that lead to documents and years."""
 
@@ -147,7 +147,7 @@ class GeneratedDocuments(DocumentSource):
 
 
 class LinkedRowDocuments(_File):
-    """The rows of a SQLite database, each a document that says what its columns and foreign keys say."""
+    """The rows of a SQLite database, each a document that states its columns and foreign keys as sentences."""
 
     type: Literal["sqlite_rows"] = "sqlite_rows"
 

@@ -1,7 +1,7 @@
 """Passages found by the vectors of a Hugging Face encoder, and several retrievers fused into one.
 
 transformers is imported where an encoder is opened. Vectors are made once for each corpus and kept in memory, and on
-disk where a folder is named (see ``vectors_on_disk``).
+disk where a folder is named (see ``embedding_cache``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from turngate.envs.search.engine.retrievers import Retriever, RetrieverPart
 from turngate.errors import ConfigError, MissingExtra
 
 RANK_OFFSET = 60
-"""Keeps the first ranks from deciding everything (Cormack, Clarke and Büttcher 2009)."""
+"""Constant that limits the influence of the first ranks (Cormack, Clarke and Büttcher 2009)."""
 
 
 class DenseIndex:
@@ -47,7 +47,8 @@ class DenseIndex:
             return []
         query_D = self._vectors([self._part.query_prefix + query])[0]
         score_N = self._vector_ND @ query_D
-        # The product rounds equal vectors differently by their place, so what may be among the best is computed again.
+        # The product rounds equal vectors differently by their place, so the scores of possible winners are computed
+        # again.
         least = np.sort(score_N)[-k:][0] - len(query_D) * np.finfo(np.float32).eps
         near = np.flatnonzero(score_N >= least)
         exact = (self._vector_ND[near].astype(np.float64) * query_D).sum(1).astype(np.float32)
@@ -114,11 +115,11 @@ class DenseRetriever(RetrieverPart):
     pooling: Literal["mean", "first"] = "mean"
     """How the vectors of tokens become one: their mean, or that of the first token (BGE)."""
     query_prefix: str = ""
-    """What stands before every query, for instance "query: " for E5."""
+    """Text before every query, for instance "query: " for E5."""
     passage_prefix: str = ""
-    """What stands before every passage, for instance "passage: " for E5."""
+    """Text before every passage, for instance "passage: " for E5."""
     max_tokens: int = Field(256, ge=8)
-    """Most tokens of a passage or a query; what is longer is cut."""
+    """Most tokens of a passage or a query; longer ones are cut."""
     batch: int = Field(32, ge=1)
     """Passages encoded at once."""
     folder: Path | None = None

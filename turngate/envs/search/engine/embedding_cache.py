@@ -24,7 +24,7 @@ def vectors_on_disk(
     """float32[N, D]: the vectors of ``texts``, from the file of ``made_by`` in ``folder`` where they are in it.
 
     ``made_by``: the encoder and its settings; each has a file of its own. The file holds the vectors of the last texts
-    only. It is replaced as a whole, so two processes may do this at once; one that cannot be read is made anew. Raises
+    only. It is replaced as a whole, so two processes may do this at once; one that cannot be read is made again. Raises
     ConfigError for a folder that cannot be written to.
     """
     file = folder / f"vectors-{_digest(made_by).hex()}.npz"

@@ -26,7 +26,7 @@ RetrieverLike: TypeAlias = RetrieverPart | Mapping[str, JSON] | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """What an episode searches. ``corpus`` is None where the documents lie elsewhere."""
+    """Documents and retriever of an episode. ``corpus`` is None where the documents lie elsewhere."""
 
     corpus: Corpus | None
     retriever: Retriever

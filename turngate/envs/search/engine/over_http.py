@@ -115,7 +115,7 @@ class RetrievalClient:
 
 
 def read_answer(body: str, k: int) -> tuple[list[Hit], list[str]]:
-    """At most ``k`` passages of a server's answer to one query, and what was wrong with each that cannot be read.
+    """At most ``k`` passages of a server's answer to one query, and the problem of each that cannot be read.
 
     A passage is shown without its score, too; then it counts as 0. Raises ValueError for an answer of another form,
     and for one in which there are passages and none can be read.
@@ -260,7 +260,7 @@ def _handler(retriever: Retriever) -> type[BaseHTTPRequestHandler]:
 
 
 def answer_to(retriever: Retriever, body: bytes) -> dict[str, JSON]:
-    """The answer to a request. Raises ValueError, with what is wrong, for a body that is none."""
+    """The answer to a request. Raises ValueError, with the problem, for a body that is no request."""
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Documents, and the passages that they are cut into: what is indexed, shown, opened and cited."""
+"""Documents, and the passages that they are cut into, which are indexed, shown, opened and cited."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SHIPPED = (
 
 
 class RetrieverFailed(EnvError):
-    """A retriever did not answer, or what it answered cannot be read."""
+    """A retriever did not answer, or its answer cannot be read."""
 
 
 class Retriever(Protocol):
@@ -40,7 +40,7 @@ class Retriever(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what it holds. Safe to repeat."""
+        """Free its resources. Safe to repeat."""
         ...
 
 
@@ -50,14 +50,14 @@ class RetrieverPart(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "retriever"
     local: ClassVar[bool] = True
-    """Whether it searches the documents of the task; else somebody else's, and the task needs none."""
+    """Whether it searches the documents of the task; else it has its own, and the task needs none."""
     finds: ClassVar[bool] = True
-    """Whether its passages are those of documents. Else they are written, no others can be opened, and each environment
-    opens, and closes, a retriever of its own."""
+    """Whether its passages are those of documents. Else the agent or a model writes them, only these can be opened, and
+    each environment opens, and closes, a retriever of its own."""
 
     @property
     def outside(self) -> str:
-        """What outside of the environment answers a query, in words; "" where the same query finds the same."""
+        """The outside source of the answers, in words; "" where the same query finds the same."""
         return ""
 
     @classmethod

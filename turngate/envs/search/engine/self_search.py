@@ -1,7 +1,7 @@
-"""Passages that are written instead of found: SSRL (https://arxiv.org/abs/2508.10874), and what others write.
+"""Passages that are written instead of found: by the policy in SSRL (https://arxiv.org/abs/2508.10874), or by others.
 
 In SSRL the policy is its own search engine: after a query it writes down what it knows. Tools and what the agent sees
-are those of any other retriever, so a real one takes its place by one setting, without training anew.
+are those of any other retriever, so a real one takes its place by one setting, without new training.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SelfSearch(RetrieverPart):
 
 
 class OwnKnowledge:
-    """Finds nothing outside of the agent; what there is, the agent writes."""
+    """Finds no passages: the agent writes all of them."""
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """No passages."""
@@ -54,7 +54,7 @@ def request(query: str, k: int) -> str:
 
 
 def written_passages(text: str, k: int) -> list[Passage]:
-    """The first ``k`` lines of a text as passages, ``title: text``; an id is a hash of what the passage says."""
+    """The first ``k`` lines of a text as passages, ``title: text``; an id is a hash of the passage's text."""
     found: dict[str, Passage] = {}
     for line in text.splitlines():
         whole = " ".join(line.split()).lstrip("-*• ")

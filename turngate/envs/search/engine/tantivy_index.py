@@ -77,7 +77,7 @@ class TantivyIndex:
         wanted = {passage.id: _digest(passage) for passage in self._corpus.passages}
         known = _known(folder)
         writer = self._index.writer(HEAP_BYTES, 1)
-        if known is None:  # nothing is known of what the index holds
+        if known is None:  # the contents of the index are unknown
             writer.delete_all_documents()
             known = {}
         gone = [name for name, digest in known.items() if wanted.get(name) != digest]

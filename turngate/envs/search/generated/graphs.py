@@ -63,7 +63,7 @@ class Graph:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """A question: its start, its links, and the documents on the way, the start first. ``answer`` is None where the
-    last document does not say what is asked."""
+    last document does not hold the answer."""
 
     start: Node
     links: tuple[str, ...]

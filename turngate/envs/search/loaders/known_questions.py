@@ -3,8 +3,8 @@
 Known keys: ``question`` or ``query``; ``answer``, ``answers``, ``golden_answers`` (texts or lists of aliases) and
 ``answer_aliases``; ``id`` or ``_id``; ``answerable``; ``supporting_facts`` with ``context`` (HotpotQA, 2Wiki: a list of
 [title, sentences], or Hugging Face's form of it); ``paragraphs`` with ``is_supporting`` (MuSiQue); ``documents``, the
-ids of the documents or passages that are needed; for their order what ``reasoning_paths`` names; ``nuggets``, what a
-long answer should say (see ``nugget_rows.py``).
+ids of the documents or passages that are needed; for their order the keys that ``reasoning_paths`` names; ``nuggets``,
+facts that a long answer should state (see ``nugget_rows.py``).
 
 MuSiQue-Full has every question twice under one id, with its paragraphs and without some of them, and then without an
 answer. The second one is a question without an answer only where each searches its own paragraphs alone.
@@ -35,8 +35,8 @@ _CLOSED = frozenset({"yes", "no"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownQuestion:
-    """A row of a file, whatever its layout. ``documents``: ids of what is needed, in the order given, with ``titles``;
-    ``path``: the order in which they lead to the answer."""
+    """A row of a file, whatever its layout. ``documents``: ids of the needed documents, in the order given, with
+    ``titles``; ``path``: the order in which they lead to the answer."""
 
     id: str
     line: int
@@ -49,7 +49,7 @@ class KnownQuestion:
 
 
 def known_questions(path: Path) -> Iterator[KnownQuestion]:
-    """The questions of a file. Raises DataError, with the line (or the number in a list), for a row that is none."""
+    """The questions of a file. Raises DataError, with the line (or the number in a list), for a malformed row."""
     for line, row in _rows(path):
         if not isinstance(row, Mapping):
             raise DataError(path, f"is {row!r:.60}, not an object with a question", line=line)
@@ -160,7 +160,7 @@ def _task(
     if one.path.documents:
         private |= {"path": list(one.path.documents), "between": list(one.path.between), "links": list(one.path.links)}
     elif not (one.answers or one.nuggets) or len(one.documents) == 1:
-        # whoever says that there is no answer must have looked at these
+        # a claim that there is no answer is right only after looking at these
         private |= {"path": [_document(name, corpus) for name in one.documents], "between": []}
     if one.nuggets:
         private["nuggets"] = [{"text": nugget["text"], "importance": nugget["importance"]} for nugget in one.nuggets]
@@ -252,7 +252,7 @@ def _needed(path: Path, line: int, row: Mapping[str, JSON], paragraphs: Sequence
 
 
 def _paragraphs(row: Mapping[str, JSON]) -> list[Paragraph]:
-    """What a question brings with it."""
+    """The paragraphs that a question brings with it."""
     context, paragraphs = row.get("context"), row.get("paragraphs")
     if isinstance(context, Mapping):  # as Hugging Face stores it: {"title": […], "sentences": [[…], …]}
         titles, sentences = context.get("title"), context.get("sentences", context.get("content"))

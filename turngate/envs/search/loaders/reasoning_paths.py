@@ -32,8 +32,8 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPath:
-    """``documents``: ids in the order in which they lead to the answer; ``between``: what those before the last one
-    lead to; ``links``: what is looked up in turn, in words. All are empty where nothing is known."""
+    """``documents``: ids in the order in which they lead to the answer; ``between``: the intermediate answers of those
+    before the last one; ``links``: the look-ups in turn, in words. All are empty where unknown."""
 
     documents: tuple[str, ...] = ()
     between: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def _decomposed(steps: JSON, paragraphs: Sequence[Paragraph]) -> ReasoningPath |
 def _chained(
     triples: Sequence[Sequence[str]], paragraphs: Sequence[Paragraph], answers: Sequence[str]
 ) -> ReasoningPath | None:
-    """2Wiki's triples (subject, relation, object), where each begins with what the one before it ends with."""
+    """2Wiki's triples (subject, relation, object), where each begins with the object of the one before it."""
     if not triples or any(normalize(one[2]) != normalize(then[0]) for one, then in pairwise(triples)):
         return None
     if normalize(triples[-1][2]) not in {normalize(answer) for answer in answers}:

@@ -20,8 +20,8 @@ Row: TypeAlias = tuple[Cell, ...]
 Column: TypeAlias = list[Cell]
 Ids: TypeAlias = Sequence[Hashable]
 
-SHOWN = 1e-6  # of numbers below 1 relative, of larger ones absolute: what nobody would write down
-ROUNDING = 1e-12  # relative: what adding in another order changes
+SHOWN = 1e-6  # relative for numbers below 1, absolute for larger ones: digits that are never written down
+ROUNDING = 1e-12  # relative: the effect of adding in another order
 SEARCH_STEPS = 1_000  # comparisons of columns and refinements tried while looking for a column order
 SEARCH_ROWS = 1_000_000  # the same bound in rows that they look at; a column costs at least three
 
@@ -72,7 +72,7 @@ def _align(mine: Column, theirs: Column) -> tuple[Ids, Ids] | None:
     """Both columns with equal values as equal ids, or None if they do not hold the same bag of values.
 
     With a fraction among the values, numbers are paired by rank: if the sorted lists agree pairwise, partners get one
-    id, and so do neighbours within the tolerance, so that rank cannot tear apart what is equal.
+    id, and so do neighbours within the tolerance, so that ranks cannot separate equal values.
     """
     if not any(map(_has_fraction, chain(mine, theirs))):
         return (mine, theirs) if Counter(mine) == Counter(theirs) else None

@@ -21,7 +21,7 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
-    sqlite3.SQLITE_LIMIT_VDBE_OP: 5_400,  # about 20 times what the longest of real questions need
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 5_400,  # about 20 times the need of the longest real questions
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 16,  # for the statements of full-text tables; a query is given no values
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0,
@@ -68,7 +68,7 @@ def _bounded_printf(*values: Any) -> Any:
 
 
 def _own(call: str, values: tuple[Any, ...]) -> Any:
-    """What SQLite's own function gives."""
+    """The result of SQLite's own function."""
     with _plain_lock:
         return _plain().execute(f"SELECT {call}", values).fetchone()[0]
 

@@ -1,14 +1,16 @@
-"""Private copies of databases in memory. A copy is bound to one image for life, and is handed on while it equals it.
+"""Private copies of databases in memory. Each copy is loaded from one database image and is reused only while it is
+unchanged.
 
-Why for life: ``sqlite3_deserialize`` on a connection that has been used frees the schema of its ``main`` database.
-Eponymous virtual tables (``json_each``, ``json_tree``, ``dbstat``, ``sqlite_stmt``, every ``pragma_*``) belong to the
-connection instead, are made at their first use and keep a pointer to the schema of that moment; so whoever mentions one
-again after a second image, or the same one again, makes SQLite read freed memory (seen: SIGSEGV in 3.40.1). Statements
-that were compiled before have the same trouble with a virtual table of the image (full text, R-tree).
+Why one image only: ``sqlite3_deserialize`` on a connection that has been used frees the schema of its ``main``
+database. Eponymous virtual tables (``json_each``, ``json_tree``, ``dbstat``, ``sqlite_stmt``, every ``pragma_*``)
+belong to the connection instead, are made at their first use and keep a pointer to the schema of that moment; so a
+query that mentions one again after a second image, or the same one again, makes SQLite read freed memory (seen: SIGSEGV
+in 3.40.1). Statements that were compiled before have the same trouble with a virtual table of the image (full text,
+R-tree).
 
-Why handed on: opening a connection, hardening it and compiling the queries anew takes several times as long as an
-episode of short queries. A copy that is given back is compared with its image byte for byte; one that differs, or is in
-a transaction, is closed, so the next episode starts from the image whatever happened in the one before.
+Why reused: opening a connection, hardening it and compiling the queries again takes several times as long as an episode
+of short queries. A copy that is given back is compared with its image byte for byte; one that differs, or is in a
+transaction, is closed, so the next episode starts from the image whatever happened in the one before.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from urllib.parse import quote as quote_url
 from turngate.envs.sql.engine.connection import FINE_TICK, TICK, hardened
 from turngate.envs.sql.engine.guard import Guard
 
-COPY_BYTES = 256 * 2**10  # what a connection takes besides two images: schema, page cache, compiled statements
-ROOM_BYTES = 256 * 2**20  # of all copies that nobody uses
+COPY_BYTES = 256 * 2**10  # memory of a connection besides two images: schema, page cache, compiled statements
+ROOM_BYTES = 256 * 2**20  # of all unused copies
 MOST_COLUMNS = 2000  # of a table, while a schema is read: SQLite's own limit
 
 
@@ -34,7 +36,7 @@ class OwnConnection:
 
     @classmethod
     def of_file(cls, path: str, *, alone: bool = False) -> OwnConnection:
-        """A file that is too large to copy, opened as one that nobody changes."""
+        """A file that is too large to copy, opened as immutable."""
         guard = Guard(alone=alone)
         return cls._guarded(hardened(f"file:{quote_url(path)}?mode=ro&immutable=1", guard.tick), guard, None)
 
@@ -57,7 +59,7 @@ class OwnConnection:
         return copy
 
     def watch(self) -> None:
-        """Put the guard in place. What was compiled before, under another authority, is compiled anew."""
+        """Put the guard in place. Statements compiled before, under another authorizer, are compiled again."""
         self.connection.set_authorizer(self.guard.authorize)
 
     def look_often(self, often: bool) -> None:
@@ -65,21 +67,21 @@ class OwnConnection:
         self.connection.set_progress_handler(self.guard.tick, FINE_TICK if often else TICK)
 
     def is_as_new(self) -> bool:
-        """Whether it still is its image."""
+        """Whether it still equals its image."""
         try:
             return not self.connection.in_transaction and self.connection.serialize() == self.image
         except (sqlite3.Error, MemoryError):
             return False
 
     def close(self) -> None:
-        """Give it up."""
+        """Close the connection."""
         self.connection.close()
 
 
 class Copies:
-    """Copies that nobody uses at the moment; the least recently used are closed when there are too many.
+    """The unused copies; the least recently used are closed when there are too many.
 
-    Safe across threads. A copy belongs to whoever took it until it is given back.
+    Safe across threads. A copy belongs to the caller that took it until it is given back.
     """
 
     def __init__(self, room: int) -> None:

@@ -2,8 +2,8 @@
 
 Three walls stand between a query and the host. The connection reads a private copy in memory and is ``query_only``; an
 authorizer lets through nothing but SELECT, reads and functions, and notes what it refused; limits on the size of a
-value, of a statement and of what is kept, with a progress handler that watches clock and memory, stop whatever takes
-too much. Whatever goes wrong inside a query is a ``QueryResult`` with an error, never an exception.
+value, of a statement and of kept results, with a progress handler that watches clock and memory, stop every query that
+takes too much. Every failure inside a query is a ``QueryResult`` with an error, never an exception.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _schemas: Cache[str, Schema] = Cache(room=4096)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryResult:
-    """What a query gave. ``rows`` are all rows if ``complete``, else the first ones.
+    """The result of a query. ``rows`` are all rows if ``complete``, else the first ones.
 
     ``count`` is the true number of rows, None when it could not be found before the deadline. ``error`` is empty when
     the query ran; then ``refused`` (a write or an escape was attempted) and ``timed_out`` are False.
@@ -83,7 +83,7 @@ class Database:
         self._source, self.key, self._schema = source, key or content_key(source), None
 
     def close(self) -> None:
-        """Give everything back. A closed database can be loaded again."""
+        """Release everything. A closed database can be loaded again."""
         self._drop()
         self._source = self._schema = None
         self.key = ""
@@ -160,7 +160,7 @@ class Database:
         try:
             copy.connection.set_authorizer(note)
             copy.connection.execute(f"EXPLAIN {sql}").close()
-        except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # ``run`` says what is wrong with it
+        except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # ``run`` reports its error
             return ()
         finally:
             copy.watch()
@@ -169,7 +169,7 @@ class Database:
     # --- the copy -----------------------------------------------------------------------------------------------------
 
     def _made(self, *, alone: bool = False) -> OwnConnection:
-        """A copy of the loaded database; ``alone``: one that is never handed on."""
+        """A copy of the loaded database; ``alone``: one that is never reused."""
         source = self._source
         if source is None:
             raise EnvError("no database is loaded; call load() first")
@@ -285,7 +285,7 @@ def _slow_calls(connection: sqlite3.Connection, sql: str) -> int:
     """How many calls the compiled query makes, each once a row; a column of a subquery may stand in many places."""
     try:
         program = connection.execute(f"EXPLAIN {sql}").fetchall()
-    except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # running it says what is wrong
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # running it reports the error
         return 0
     calls = (str(step[5]).partition("(")[0] for step in program if step[1] in ("Function", "PureFunc"))
     return sum(name.lower() in SLOW_FUNCTIONS for name in calls)

@@ -1,4 +1,4 @@
-"""What a query may do on one connection, and for how long: the callbacks that SQLite asks."""
+"""The permissions and time limit of a query on one connection: the callbacks that SQLite calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from turngate.envs.sql.engine.connection import heap_used
 
 COMPILE_BYTES = 64 * 2**20  # the same while it is compiled: subqueries that are flattened can multiply without end
-HEAP_BYTES = 256 * 2**20  # what SQLite may allocate on top while one query runs
+HEAP_BYTES = 256 * 2**20  # SQLite's further allocations while one query runs
 
 FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit", "lsmode", "eval"})
 SCHEMA_PRAGMAS = frozenset(
@@ -26,7 +26,7 @@ _OK, _DENY = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
 class Guard:
     """Lets through nothing but SELECT, reads and functions, notes what it refused, and watches clock and memory.
 
-    ``alone``: no other episode ever uses its connection, so what was compiled on it may be looked at.
+    ``alone``: no other episode ever uses its connection, so the statements compiled on it may be looked at.
     """
 
     def __init__(self, *, alone: bool = False) -> None:
@@ -40,7 +40,7 @@ class Guard:
         self.wants_alone = False
         """Whether the query was refused only because other episodes use the connection, too."""
         self.wants_count = False
-        """Whether the query was refused only because nobody counted its calls of slow functions."""
+        """Whether the query was refused only because its calls of slow functions were not counted."""
         self.counted = False
         """Whether they were counted."""
 

@@ -1,8 +1,8 @@
 """Whether a query answered one of the look-ups that a task needs: the fact ``looked_up`` of a turn.
 
-A task whose literals stand in the data only lists its needs, each with a query of its own that reads what is missing.
-``looked_up`` says whether what the agent saw of its query holds the answer to one of them, however the query was
-written. It says nothing about whether that answer was new: the same look-up is one again when it is repeated.
+A task whose literals stand in the data only lists its needs, each with a query of its own that reads the missing value.
+``looked_up`` says whether the rows that the agent saw hold the answer to one of them, however its query was written. It
+does not say whether that answer was new: the same look-up is one again when it is repeated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MOST_TIMES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One need of a task, with what its own query reads.
+    """One need of a task, with the result of its own query.
 
-    ``names``: what has to be named for an answer to say what it is about: column and word of a code or an absence, the
-    currency of a rate. ``rows``: what its query answers; none for an absence that has no code (it is NULL).
-    ``tables``: those that its query reads.
+    ``names``: the words that show what an answer is about: column and word of a code or an absence, the currency of a
+    rate. ``rows``: the answer of its query; none for an absence that has no code (it is NULL). ``tables``: those that
+    its query reads.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Wanted:
     tables: frozenset[str]
 
     def told_by(self, sql: str, result: QueryResult, shown: Sequence[Row]) -> bool:
-        """Whether these rows of a result tell what is asked; which tables the query reads is not looked at."""
+        """Whether these rows of a result hold the answer; which tables the query reads is not checked."""
         if not self.rows:
             return self.kind == "absence" and result.count == 0 and self._named(sql)
         if result.count is None or result.count > MOST_TIMES * len(self.rows):
@@ -69,7 +69,7 @@ def _form(rows: Sequence[Row], place: int) -> str:
 def wanted(
     needs: Iterable[Mapping[str, str]], source: bytes | str, *, key: str, deadline_s: float
 ) -> tuple[Wanted, ...]:
-    """What a task needs, read on a copy that the agent never touches. Raises VerifierError for a need that fails."""
+    """The needs of a task, read on a copy that the agent never touches. Raises VerifierError for a need that fails."""
     database, found = Database.open(source, key=key, deadline_s=deadline_s), []
     try:
         for need in needs:
@@ -90,7 +90,7 @@ def looked_up(needs: Sequence[Wanted], sql: str, result: QueryResult, n_shown: i
 
     1. the query ran, and reads the tables that the need's own query reads;
     2. its whole result has at most ``MOST_TIMES`` as many rows as the need's;
-    3. the rows shown tell what is asked. Code, absence and rate: each row of the need stands in a row shown, in cells
+    3. the rows shown hold the answer. Code, absence and rate: each row of the need stands in a row shown, in cells
        of its own, and column and word (rate: the currency) stand in the query or in that row, as whole words in any
        case. Date: a column of the name that is asked about shows in which form its dates are written. Absence without
        a code: the result has no row, and the query names column and word.

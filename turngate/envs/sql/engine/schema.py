@@ -1,4 +1,4 @@
-"""What a database holds, in the words in which an agent reads it. Read once per database and kept."""
+"""The schema of a database as text for an agent. Read once per database and kept."""
 
 import sqlite3
 from collections.abc import Mapping

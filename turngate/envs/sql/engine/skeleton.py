@@ -19,7 +19,7 @@ def skeleton(sql: str) -> str:
 
 
 def _pieces(sql: str, *, masked: bool) -> str:
-    """Rewrite what is between the literals; ``masked``: them too."""
+    """Rewrite the text between the literals; ``masked``: the literals too."""
     written, end = [], 0
     for piece in _PIECE.finditer(sql := sql.strip().rstrip("; \n\t")):
         text, _, number, blanks = piece.groups()

@@ -1,8 +1,8 @@
-"""What the ORDER BY of a gold query leaves open. Needs the extra "sql".
+"""The row order that a gold query's ORDER BY leaves open. Needs the extra "sql".
 
-Rows that are equal in every term of an ORDER BY come in the order in which they happen to be stored, or in that of
-whatever plan the engine chose. So the same query gives another list of rows on the same content, and where a LIMIT cuts
-through such rows, other rows. ``ranked`` writes a query that says which rows tie.
+Rows that are equal in every term of an ORDER BY come in the order in which they happen to be stored, or in that of the
+engine's query plan. So the same query gives another list of rows on the same content, and where a LIMIT cuts through
+such rows, other rows. ``ranked`` writes a query that says which rows tie.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Ranked:
     distinct: bool
 
     def is_cut(self, rows: Sequence[Row]) -> bool:
-        """Whether the result depends on how rows are stored; ``rows``: what ``whole`` gives.
+        """Whether the result depends on how rows are stored; ``rows``: the result of ``whole``.
 
         It does where rows on both sides of a cut of LIMIT have equal ranks, and rows of that rank differ.
         """
@@ -63,7 +63,7 @@ def ranked(sql: str) -> Ranked | None:
         plain = select.copy()
         for part in ("limit", "offset"):
             plain.set(part, None)
-        end = None if tree.args.get("limit") is None or count < 0 else max(first, 0) + count  # a negative LIMIT is none
+        end = None if tree.args.get("limit") is None or count < 0 else max(first, 0) + count  # negative: no limit
         return Ranked(
             sql=select.sql("sqlite"),
             whole=plain.sql("sqlite"),
@@ -99,7 +99,7 @@ def _with_rank(tree: Any, exp: Any) -> Any:
 
 
 def _term(term: Any, named: Sequence[tuple[str, Any]], exp: Any) -> Any:
-    """A term of ORDER BY with an ordinal or alias as what it stands for, which no window understands."""
+    """A term of ORDER BY with an ordinal or alias replaced by its expression, because windows take neither."""
     term = term.copy()
     inner = term
     while isinstance(inner, exp.Ordered | exp.Collate):

@@ -170,7 +170,7 @@ def _taken(values: list[T], split: str, *meaning: str) -> T:
 
 
 def _styled(word: str, rng: SeededRandom) -> str:
-    """A label as somebody typed it: it holds the word, but is never just as a question writes it."""
+    """A label as typed by hand: it holds the word, but never in the exact form of a question."""
     return rng.pick((word.upper(), word.capitalize(), f"{word}.", f"is {word}"))
 
 

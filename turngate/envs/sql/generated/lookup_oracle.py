@@ -31,12 +31,12 @@ def looking_turns(task: Task) -> list[str]:
 
 
 def condition_from(need: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """The condition that the rows of its look-up lead to. Raises DataError where they do not say what is needed."""
+    """The condition that the rows of its look-up lead to. Raises DataError where they do not hold the needed value."""
     column, word = need["column"], need["word"]
     match need["kind"]:
         case "code" if len(rows) == 1:
             return marked(column, str(rows[0][0]))
-        case "absence":  # what has no code is NULL
+        case "absence":  # a state without a code is NULL
             return marked(column, str(rows[0][0]) if rows else None)
         case "date":
             year, month = map(int, word.split("-"))

@@ -27,13 +27,13 @@ ANSWERS = {
     "total": ("sum({amount})", ("add up the {amount} of {things}{rest}", "total {amount} of the {things}{rest}")),
     "most": ("max({amount})", ("highest {amount} of the {things}{rest}", "most {amount} among the {things}{rest}")),
 }  # fmt: skip
-"""By kind of answer, what is selected and how it is asked for."""
+"""By kind of answer, the selected columns and the wording of the request."""
 MAX_ANSWER_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupNeed:
-    """What has to be looked up for one condition, and where: an oracle needs nothing else to write the condition.
+    """The look-up for one condition, and its place: an oracle needs nothing else to write the condition.
 
     ``word``: the question's; for a rate the sign and the number of euros, for a date "YEAR-MONTH".
     """
@@ -116,7 +116,7 @@ def draft(
 
 
 def _slots(kinds: Sequence[LookupKind], database: LookupDatabase, fact: Fact) -> list[tuple[LookupKind, str]]:
-    """What can be asked about a row: a kind of look-up and the column that it is about."""
+    """A possible question about a row: a kind of look-up and its column."""
     family = database.family
     columns: dict[LookupKind, list[str]] = {
         "code": [*family.areas],
@@ -264,7 +264,7 @@ def _rest(conditions: Sequence[LookupCondition], owners: str) -> str:
 
 
 def unfair(question: LookupQuestion, database: LookupDatabase) -> str:
-    """Why the question is not fair, or leads nobody astray; "" if it is as it should be.
+    """Why the question is not fair, or misleads no hasty reader; "" if it can be used.
 
     The answer says something in at most 20 rows; every near miss and every query with a condition left out answers
     otherwise; and each look-up has a near miss whose answer says something too.

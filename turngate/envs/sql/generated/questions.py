@@ -218,7 +218,7 @@ class _Noun(str):
 def flaw(draft: QuestionDraft, database: BuiltDatabase) -> str:
     """Why the draft is no fair question about this database; "" if it is one.
 
-    Fair: the answer has 1 to 50 rows and says something; no tie decides what is in it or in which order; and no query
+    Fair: the answer has 1 to 50 rows and says something; neither its rows nor their order depend on ties; and no query
     that leaves out a clause, reads a whole table or is listed as a decoy gives the same answer.
     """
     query = draft.query

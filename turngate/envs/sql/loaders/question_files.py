@@ -29,7 +29,7 @@ from turngate.types import Task
 
 ENV_ID = "turngate/Sql-v1"
 _DRAWS = re.compile(r"\brandom(blob)?\s*\(", re.IGNORECASE)
-"""Functions that give something else each time, and by chance may give the same twice."""
+"""Functions whose result differs from call to call, and may be equal twice by chance."""
 SPIDER_FILES = {"train": "train_spider.json", "dev": "dev.json"}
 BIRD_FILES = {"train": ("train.json", "train_databases"), "dev": ("dev.json", "dev_databases")}
 
@@ -237,9 +237,9 @@ def _refuse_luck(sql: str, rows: list[Row], again: list[Row], *, ordered: bool) 
 
 
 def _ties(sql: str, rows: list[Row], run: Callable[[str], list[Row]], *, ordered: bool) -> dict[str, str]:
-    """What a task says about rows that tie in the ORDER BY of its gold query; nothing where none do.
+    """The entries of a task about rows that tie in the ORDER BY of its gold query; empty where none do.
 
-    Raises ValueError where its LIMIT cuts through such rows: which of them are the answer is then a matter of luck.
+    Raises ValueError where its LIMIT cuts through such rows: which of them are the answer then depends on chance.
     """
     if not ordered and "limit" not in sql.lower():
         return {}

@@ -1,8 +1,9 @@
 """A real database that ships with Python, and hand-checked questions about it.
 
 Seven tables: Unicode blocks, general categories and characters, the character entities of HTML 4, HTTP status codes
-with their classes, and media types by file extension. Every source is restricted to what no Python version changes:
-the frozen Unicode 3.2 tables, and those status codes and media types that read the same from Python 3.9 to 3.15.
+with their classes, and media types by file extension. Every source is restricted to parts that no Python version
+changes: the frozen Unicode 3.2 tables, and those status codes and media types that read the same from Python 3.9 to
+3.15.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ _EXTENSIONS = (
 
 @cache
 def reference_tasks() -> tuple[Task, ...]:
-    """The hand-checked questions, split "reference". Raises DataError for a line that is not as it should be."""
+    """The hand-checked questions, split "reference". Raises DataError for a malformed line."""
     source = files("turngate.envs.sql.loaders").joinpath("reference_questions.jsonl")
     lines = source.read_text(encoding="utf-8").splitlines()
     return tuple(_task(line, number) for number, line in enumerate(lines, start=1))

@@ -1,4 +1,4 @@
-"""Goals: what has to hold when an episode of tool use ends.
+"""Goals: conditions that have to hold when an episode of tool use ends.
 
 A goal is a part, so other packages add theirs. Beside the goals of a task, everything that they do not decide has to
 be as the gold calls leave it (see ``watch.py``).
@@ -54,12 +54,12 @@ class Goal(Part):
 
     @property
     def decides(self) -> tuple[Path, ...]:
-        """Where the state may be other than the gold calls leave it, because this goal alone says what is right."""
+        """Paths where the state may differ from the gold end, because this goal alone decides there."""
         return ()
 
     @property
     def gold_answer(self) -> str:
-        """What the oracle answers; "" = the goal asks for no answer."""
+        """The oracle's answer; "" = the goal asks for no answer."""
         return ""
 
 
@@ -69,7 +69,7 @@ class StateGoal(Goal):
     type: Literal["state"] = "state"
     needs_state: ClassVar[bool] = True
     holds: Mapping[str, object] = Field(default_factory=dict)
-    """Path, such as orders.A1.status, to the value that has to be there; null: nothing is."""
+    """Path, such as orders.A1.status, to the value that has to be there; null: no value."""
     check: str = ""
     """A function of the state, as package.module:name, that says whether it is right."""
     free: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class StateGoal(Goal):
             self._refuse_gold(function, finish.gold, f"the goal's check '{self.check}' raised {described(error)}")
             what = f"raised {described(error)[:200]} for a state that calls can leave, which counts as a no"
             answer_for(f"the goal's check '{self.check}'", what, loud=False)  # it is asked after every call
-            return False  # it takes the right state, so the state that it cannot take is a wrong one
+            return False  # it takes the right state, so a state that it cannot take is a wrong one
 
     @staticmethod
     def _refuse_gold(function: Callable[[JSON], object], gold: GoldRun, problem: str) -> None:
@@ -113,7 +113,7 @@ class StateGoal(Goal):
 
 
 class AnswerGoal(Goal):
-    """What the agent answers."""
+    """The agent's answer."""
 
     type: Literal["answer"] = "answer"
     answer: str | tuple[str, ...] = Field(min_length=1)
@@ -172,24 +172,24 @@ class CallsGoal(Goal):
 
 
 class RubricGoal(Goal):
-    """What a judge finds of the episode. The judge stands in the config, [[examine]] type = "judged_goals"; without one
+    """A judge's verdict on the episode. The judge is set in the config, [[examine]] type = "judged_goals"; without one
     the episode has no outcome."""
 
     type: Literal["rubric"] = "rubric"
     text: str = Field(min_length=1)
     """What the judge checks: a statement that is true when the verdict should be yes."""
     example: str = ""
-    """An answer that is right: the oracle gives it, and nobody is asked about it. Empty: the judge is asked about every
+    """An answer that is right: the oracle gives it, and it needs no judge. Empty: the judge is asked about every
     answer, so the oracle's episodes are no demonstrations."""
     reference: str = ""
-    """What the judge is shown as a right answer, beside the episode; the agent never sees it."""
+    """A right answer that the judge is shown beside the episode; the agent never sees it."""
 
     def met(self, finish: Finish) -> bool:
         """Whether there is an answer to judge; without one it is a no."""
         return finish.answer is not None and bool(finish.answer.strip())
 
     def undecided(self, finish: Finish) -> bool:
-        """Whether the answer is another than the example."""
+        """Whether the answer differs from the example."""
         return not self.example.strip() or exact_match(finish.answer, self.example) != 1.0
 
     @property
@@ -199,8 +199,8 @@ class RubricGoal(Goal):
 
 
 def right_answers(goals: Sequence[Goal], given: str | None) -> dict[str, JSON]:
-    """What the goals say of the right answer, as evidence: ``gold``, all that are right, and of an answer that is a
-    list ``gold_items`` and the ``items`` that were given. Empty where no goal asks for a known answer."""
+    """The right answers by the goals, as evidence: ``gold``, all that are right, and of an answer that is a list
+    ``gold_items`` and the ``items`` that were given. Empty where no goal asks for a known answer."""
     asks = next((goal for goal in goals if isinstance(goal, AnswerGoal)), None)
     if asks is None:
         return {}

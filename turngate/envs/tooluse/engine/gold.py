@@ -1,4 +1,4 @@
-"""The gold calls of a task, played in its world: which states they lead through, and what they touch."""
+"""The gold calls of a task, played in its world: the states that they lead through, and the paths that they change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from turngate.types import JSON, ToolCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldRun:
-    """What the gold calls of a task lead to. States are None where the world does not know them."""
+    """The results of a task's gold calls. States are None where the world does not know them."""
 
     calls: tuple[ToolCall, ...]
     before: JSON

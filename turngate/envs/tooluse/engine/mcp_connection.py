@@ -41,7 +41,7 @@ MOST_PAGES = 20
 
 
 class ServerLost(Exception):
-    """The server does not answer, or not as an MCP server would; the message says what happened."""
+    """The server does not answer, or not as an MCP server would; the message says how."""
 
 
 class CallRefused(Exception):
@@ -74,7 +74,7 @@ class McpConnection:
             raise
 
     def tools(self) -> list[ServerTool]:
-        """What the server offers, as ``mcp.Tool``. Raises ServerLost."""
+        """The server's tools, as ``mcp.Tool``. Raises ServerLost."""
         found: list[ServerTool] = []
         cursor = None
         for _ in range(MOST_PAGES):
@@ -143,7 +143,7 @@ class McpConnection:
         finally:
             with self._lock:
                 self._ended = True
-            self._loop.run_until_complete(_cancel_others())  # else who asked would wait until the deadline
+            self._loop.run_until_complete(_cancel_others())  # else callers would wait until the deadline
             self._loop.close()
 
     async def _live(self) -> None:
@@ -185,7 +185,7 @@ class McpConnection:
 
 
 async def _cancel_others() -> None:
-    """Cancel all other tasks of the loop, and what was handed to it and has not begun, and wait for their ends."""
+    """Cancel all other tasks of the loop, also those that have not begun, and wait for their ends."""
     await asyncio.sleep(0)
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
@@ -202,9 +202,9 @@ def _guarded(command: tuple[str, ...], env: Mapping[str, str]) -> list[str]:
 
 
 class _Noise(logging.Filter):
-    """What a server sends that is no message: said once and counted, where the client logs a traceback for each.
+    """Output of a server that is no message: reported once and counted, where the client logs a traceback for each.
 
-    It counts what is logged in the thread of the connection.
+    It counts records of the connection's thread.
     """
 
     def __init__(self, server: tuple[str, ...] | str) -> None:
@@ -242,7 +242,7 @@ class _Noise(logging.Filter):
 
 
 def _told(error: BaseException, deadline_s: float) -> str:
-    """One line on what went wrong; of a group of errors, the first."""
+    """The error in one line; of a group of errors, the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError | TooLate):

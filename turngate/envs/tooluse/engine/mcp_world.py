@@ -1,8 +1,8 @@
 """The tools of MCP servers (Model Context Protocol) as a world: a command that is started here, or an address.
 
-A server that a call has written to is started anew (or gets a new session) for the next episode. What a server does is
-no reason to give an episode up, unless it cannot be started again: a call that it does not answer, or answers with
-something else than it declares, is an observation, and a server that was lost stays lost until the episode ends.
+A server that a call has written to is started again (or gets a new session) for the next episode. An error of a server
+does not end an episode, unless it cannot be started again: a call that it does not answer, or answers with something
+else than it declares, is an observation, and a server that was lost stays lost until the episode ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class McpServer(ToolWorld):
     @property
     @abstractmethod
     def said(self) -> str:
-        """The server, as its user knows it."""
+        """The server's name for messages."""
 
     @property
     def outside(self) -> str:
@@ -89,7 +89,7 @@ class McpHttp(McpServer):
 class McpWorld:
     """The tools of one MCP server. See ``OpenWorld``. Its state cannot be known.
 
-    Raises ConfigError for what is no MCP server, for one without tools and for tools that cannot be called by name.
+    Raises ConfigError where no MCP server answers, for one without tools and for tools that cannot be called by name.
     """
 
     fork: Literal["exact", "none"] = "none"
@@ -129,7 +129,7 @@ class McpWorld:
             return self._after_loss(str(problem))
         except CallRefused as problem:
             return CallReply(text=f"error: {problem}", ok=False)
-        except (RuntimeError, ValueError, TypeError) as problem:  # not what the server itself declares
+        except (RuntimeError, ValueError, TypeError) as problem:  # not the form that the server itself declares
             said = " ".join(str(problem).split())[:200]
             return CallReply(text=f"error: the tool answered in a form that it does not declare: {said}", ok=False)
         text = "\n".join(_text(block) for block in result.content) or _structured(result) or "(nothing)"
@@ -166,7 +166,8 @@ class McpWorld:
         return listed
 
     def _after_loss(self, problem: str) -> CallReply:
-        """A call that the server did not survive: the agent's affair, if a new server works, else nobody's."""
+        """A call that the server did not survive: an error for the agent if a new server works, else one of the
+        environment."""
         self._reconnect()
         self._lost = problem
         return CallReply(text=f"error: the tool server failed: {problem}", ok=False)
@@ -186,8 +187,8 @@ def _tool(listed: Any) -> SchemaTool:
 
 
 def _text(block: Any) -> str:
-    """A block of a result as text: its own, that of the resource which is embedded in it, or what it links to; of what
-    has none, its kind."""
+    """A block of a result as text: its own, that of the resource which is embedded in it, or its link; for a block
+    without any of these, its kind."""
     for holder in (block, getattr(block, "resource", None)):
         text = getattr(holder, "text", None)
         if isinstance(text, str):

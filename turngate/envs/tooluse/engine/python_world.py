@@ -14,8 +14,8 @@
         return "done"
 
 Functions that are marked with ``tool`` are tools; if none is, every public function that the module defines. A class
-has its state in its attributes, its marked methods are the tools, and the state that a task begins with is what its
-constructor is given. Each episode works on a copy of its own.
+has its state in its attributes, its marked methods are the tools, and its constructor gets the state that a task begins
+with. Each episode works on a copy of its own.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 def policy(function: _Function) -> _Function:
     """Make a function or a method a policy: it is asked before each call whether the call breaks it.
 
-    It takes ``call`` (a ToolCall) and, where it wants it, a parameter of the type ``State``, and returns True where
-    the policy is broken. The call is carried out all the same; its violation is recorded under the function's name. A
-    call for which it raises an exception is not carried out, and the agent is told what was raised.
+    It takes ``call`` (a ToolCall) and, where it wants it, a parameter of the type ``State``, and returns True where the
+    policy is broken. The call is carried out all the same; its violation is recorded under the function's name. A call
+    for which it raises an exception is not carried out, and the agent is shown the exception.
     """
     setattr(function, _POLICY, True)
     return function
@@ -94,7 +94,8 @@ class _Called:
 class PythonWorld:
     """A world of Python functions that share a table, or of methods that share an object. See ``OpenWorld``.
 
-    Raises ConfigError for a module without tools, for what ``tool`` refuses, and for a first state that is no table.
+    Raises ConfigError for a module without tools, for tools that ``tool`` refuses, and for a first state that is no
+    table.
     """
 
     fork: Literal["exact", "none"] = "exact"
@@ -138,9 +139,9 @@ class PythonWorld:
             self._held = self._maker(**given)
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
-        """See ``OpenWorld.call``. Whatever a function raises is the answer of the call, because an agent feeds it with
-        what it cannot take. Where a policy raises it is not known whether the call breaks it, so the call is not
-        carried out."""
+        """See ``OpenWorld.call``. An exception of a function is the answer of the call, because the agent's arguments
+        may have caused it. Where a policy raises it is not known whether the call breaks it, so the call is not carried
+        out."""
         broken: tuple[str, ...] = ()
         try:
             broken = tuple(name for name in self._policies if self._breaks(name, call))

@@ -1,4 +1,4 @@
-"""Tools that come with a JSON schema of their arguments, as servers and other people's task sets write them."""
+"""Tools that come with a JSON schema of their arguments, as servers and published task sets write them."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def schema_tool(name: str, description: str, schema: Mapping[str, JSON], *, read
 
 
 def _annotation(schema: object) -> Any:
-    """The Python type of what ``schema`` allows; Any where it is not said in words that are read here, so that the
-    owner of the tool is sent what the agent wrote."""
+    """The Python type of the values that ``schema`` allows; Any for keywords that are not read here, so that the owner
+    of the tool gets the agent's own value."""
     if not isinstance(schema, Mapping):
         return Any
     kinds = schema.get("type", schema.get("anyOf", schema.get("oneOf")))

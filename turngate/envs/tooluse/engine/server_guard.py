@@ -1,8 +1,8 @@
-"""Stands between turngate and a server that it starts, so that nothing of the server outlives turngate.
+"""Stands between turngate and a server that it starts, so that no process of the server outlives turngate.
 
 Run as a script by path, without the package's imports: ``server_guard.py PARENT COMMAND …``. It starts the command with
-its own standard streams, and goes on until the command, the process ``PARENT`` or itself is ended. Then it kills
-whatever the command started, processes in sessions of their own too: orphans among them become children of the guard.
+its own standard streams, and goes on until the command, the process ``PARENT`` or itself is ended. Then it kills all
+processes that the command started, those in sessions of their own too: orphans among them become children of the guard.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ def guard(parent: int, command: list[str]) -> None:
 
 
 def _let_go_of_streams() -> None:
-    """Leave the streams to the server alone, so that its client notices when it ends."""
+    """Close our copies of the streams, so that the client notices when the server ends."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)

@@ -1,4 +1,4 @@
-"""States of tool worlds as plain values: what differs between two of them, and where.
+"""States of tool worlds as plain values, and the differences between two of them.
 
 A state is a JSON value. Its *leaves* are the values that hold no others, each at a *path*: the keys and places that
 lead to it. Two states differ in the leaves that only one of them has, or that have another value.
@@ -34,12 +34,12 @@ _SPELLING = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 
 
 _AS_TEXT = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, complex, range)
-"""Types of values whose text says all that they hold."""
+"""Types of values whose text is their whole content."""
 
 
 class StateTooLarge(EnvError):
-    """A state is nested too deeply, or holds a number that is too long. Calls can bring that about, unlike a value of a
-    type that JSON does not have."""
+    """A state is nested too deeply, or holds a number that is too long. Calls can cause that, unlike a value of a type
+    that JSON does not have."""
 
 
 def as_json(value: object, depth: int = 0) -> JSON:
@@ -129,7 +129,7 @@ def changes(before: JSON, after: JSON) -> frozenset[Path]:
 
 
 def _compare(one: JSON, other: JSON, path: Path, found: set[Path]) -> None:
-    """Add the paths below ``path`` at which two values differ; what is equal is not walked through leaf by leaf."""
+    """Add the paths below ``path`` at which two values differ; equal parts are not walked through leaf by leaf."""
     if one is other:
         return
     mine, theirs = _parts(one), _parts(other)
@@ -176,7 +176,7 @@ def outside(paths: Iterable[Path], patterns: Iterable[Path]) -> frozenset[Path]:
 
 
 def found_at(state: JSON, path: Path) -> tuple[bool, JSON]:
-    """Whether there is something at ``path``, and what."""
+    """Whether there is a value at ``path``, and the value."""
     value = state
     for step in path:
         if isinstance(value, Mapping) and step in value:

@@ -1,7 +1,7 @@
-"""What an episode of tool use does, call by call, beside the gold calls of its task.
+"""An episode of tool use, call by call, compared with the gold calls of its task.
 
 The *frame* is everything that the gold calls leave as it is. It is broken by a call that changes anything in it, also
-where a later call puts it back: whoever deletes a record and enters it again has deleted it.
+where a later call restores it: an agent that deletes a record and enters it again has deleted it.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ class CallWatch:
     def distance(self) -> int:
         """How far the state is from the right one: leaves that differ from the gold end, and goals that do not hold.
 
-        Only what no goal decides is compared, and only goals about the state count. 0: the state is right.
+        Only leaves that no goal decides are compared, and only goals about the state count. 0: the state is right.
         """
         finish = self.finish(None)
         unmet = sum(not goal.met(finish) for goal in self.goals if goal.needs_state)
         return self.off + unmet
 
     def frame_kept(self) -> bool:
-        """Whether nothing unrelated was ever touched, and all that no goal decides is as the gold calls leave it."""
+        """Whether no unrelated leaf was ever changed, and all leaves that no goal decides are as the gold calls leave
+        them."""
         return not self.strayed and not self.off
 
     def solved(self, answer: str | None) -> bool:

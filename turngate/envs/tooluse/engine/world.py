@@ -1,7 +1,7 @@
-"""What an agent's tools act on: a world of tools, and the part by which a config names one.
+"""Worlds of tools, on which an agent's tools act, and the part by which a config names one.
 
-A world is opened once for each environment and starts anew with every episode. Whoever adds a kind of world writes two
-classes: the world, and a ``ToolWorld`` that opens it.
+A world is opened once for each environment and starts again with every episode. A new kind of world takes two classes:
+the world, and a ``ToolWorld`` that opens it.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from turngate.types import JSON, ToolCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReply:
-    """What one call led to. ``ok``: whether it did what it was asked. ``violations``: the policies that it broke."""
+    """The result of one call. ``ok``: whether it did what it was asked. ``violations``: the policies that it broke."""
 
     text: str
     ok: bool = True
     violations: tuple[str, ...] = ()
     facts: Mapping[str, JSON] = field(default_factory=dict)
-    """What else is recorded about the call, name → value."""
+    """Further facts that are recorded about the call, name → value."""
     ends: bool = False
     """Whether the episode is over with this call, for instance because the user has left."""
     wrote: bool | None = None
-    """Whether it changed something; None: as the states say, or, where those are not known, what marks the tool."""
+    """Whether it changed something; None: as the states say, or, where those are not known, the mark of the tool."""
 
 
 class OpenWorld(Protocol):
     """Tools and what they act on. One episode at a time; calls come one after another."""
 
     tools: tuple[Tool, ...]
-    """What the agent can call."""
+    """The tools that the agent can call."""
     fork: Literal["exact", "none"]
     """Whether ``save`` and ``load`` copy its state."""
     knows_state: bool
-    """Whether ``state`` says how things are; then the gold calls of each task are played beforehand."""
+    """Whether ``state`` gives the state; then the gold calls of each task are played beforehand."""
 
     def start(self, initial: Mapping[str, object] | None) -> None:
         """Begin an episode in the state ``initial``; None: in the world's own first state.
 
-        Raises UserError for a state that does not fit the world, EnvError where it cannot be brought about.
+        Raises UserError for a state that does not fit the world, EnvError where it cannot be set up.
         """
         ...
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
         """Carry out ``call``, whose arguments are given once more in the types of ``tool``.
 
-        What cannot be done is a CallReply that says so. Raises EnvError where the world itself broke.
+        A call that cannot be done gives a CallReply that says so. Raises EnvError where the world itself broke.
         """
         ...
 
@@ -68,16 +68,16 @@ class OpenWorld(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what the world holds. Safe to repeat."""
+        """Free the world's resources. Safe to repeat."""
         ...
 
 
 @runtime_checkable
 class HoldsTalk(Protocol):
-    """A world with somebody to talk with."""
+    """A world with a simulated user."""
 
     def talked(self) -> str:
-        """All that was said so far. It is no part of the state, but what follows depends on it."""
+        """The conversation so far. It is no part of the state, but later replies depend on it."""
         ...
 
     def rehearsal(self) -> OpenWorld:
@@ -95,12 +95,12 @@ class DeclaresEvidence(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSays:
-    """What follows when the agent ends a turn of its user. ``over``: the user has nothing more to say."""
+    """The user's next message when the agent ends a turn of its user. ``over``: the user has nothing more to say."""
 
     text: str
     over: bool = False
     facts: Mapping[str, JSON] = field(default_factory=dict)
-    """What is recorded about the turn that ended, name → value."""
+    """Facts that are recorded about the turn that ended, name → value."""
 
 
 @runtime_checkable
@@ -109,7 +109,7 @@ class LeadsTurns(Protocol):
     the user is the observation. It grades the episode itself, and ``tools`` are those that are on offer now."""
 
     every: tuple[Tool, ...]
-    """All tools that are ever on offer: a text that begins with the name of one is a call, if also an ill one."""
+    """All tools that are ever on offer: a text that begins with the name of one is a call, even a malformed one."""
 
     def end_turn(self) -> UserSays:
         """The agent is done with this turn of the user."""
@@ -140,7 +140,7 @@ class ToolWorld(Part):
 
     @property
     def outside(self) -> str:
-        """What outside of the environment answers calls, in words; "" where equal calls lead to equal results."""
+        """The outside source of the answers to calls, in words; "" where equal calls lead to equal results."""
         return ""
 
     @abstractmethod

@@ -105,7 +105,7 @@ class _Desk:
         self._rng, self._members, self._books, self._loans = rng, members, books, loans
 
     def lent(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
-        """Somebody borrows a book that is in."""
+        """A member borrows an available book."""
         book = _pick(self._rng, [one for one in self._books if one not in self._loans])
         member = _pick(self._rng, list(self._members))
         looked = [*self._look("book", book), *self._look("member", member)] if by_name else []
@@ -113,14 +113,14 @@ class _Desk:
         return said, [*looked, ToolCall(name="lend", arguments={"book": book, "member": member})], None
 
     def returned(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
-        """Somebody brings a book back."""
+        """A member brings a book back."""
         book = _pick(self._rng, list(self._loans))
         looked = self._look("book", book) if by_name else []
         said = f"Take back {self._spoken('book', book, by_name)}."
         return said, [*looked, ToolCall(name="take_back", arguments={"book": book})], None
 
     def asked(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
-        """Somebody asks which books a member has."""
+        """A question which books a member has."""
         member = _pick(self._rng, sorted(set(self._loans.values())))
         looked = self._look("member", member) if by_name else []
         said = f"Answer the ids of the books that {self._spoken('member', member, by_name)} has."
@@ -138,7 +138,7 @@ class _Desk:
 
 
 def _do(call: ToolCall, loans: dict[str, str], *, books: Mapping[str, str], members: Mapping[str, str]) -> None:
-    """What a call changes, as ``lending`` has it; nothing where it is refused."""
+    """The changes of a call, as ``lending`` makes them; none where it is refused."""
     book, member = call.arguments.get("book"), call.arguments.get("member")
     if call.name == "take_back":
         loans.pop(str(book), None)

@@ -46,7 +46,7 @@ class ToolTaskRow(BaseModel):
 
 
 def read_tool_tasks(path: Path, world: OpenWorld | None, *, held_out: int, drop: bool) -> TaskList:
-    """The tasks in ``path``; ``world`` tries their gold calls out, None: nobody does.
+    """The tasks in ``path``; their gold calls are tried out in ``world``; None: they are not.
 
     A row without a split goes to "heldout" if its id is one in ``held_out``, else to "train". Raises DataError, with
     the line, for a row of another form, an id that is used twice and, unless ``drop``, for a task that is refused.
@@ -105,7 +105,7 @@ def try_out(
 
 
 def gold_answer(goals: Sequence[Goal]) -> str:
-    """What the oracle answers at the end."""
+    """The oracle's answer at the end."""
     return next((goal.gold_answer for goal in goals if goal.gold_answer), "")
 
 

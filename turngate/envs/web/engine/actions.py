@@ -1,4 +1,4 @@
-"""What an agent does in a tab. What follows from it is waited for elsewhere (``EpisodeContext.act``)."""
+"""An agent's actions in a tab. ``EpisodeContext.act`` waits for their effects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMATS = {"date": "YYYY-MM-DD", "time": "HH:MM", "datetime-local": "YYYY-MM-DD
 
 
 async def nothing(tab: Tab) -> None:
-    """Only let what is under way happen."""
+    """Only let pending activity happen."""
 
 
 async def goto(tab: Tab, url: str) -> None:
@@ -154,7 +154,7 @@ async def fill(tab: Tab, ref: str, text: str) -> None:
 
 
 async def select(tab: Tab, ref: str, options: Sequence[str]) -> None:
-    """Choose options of a list, by what they say or by their value. Raises PageProblem if it has no such option."""
+    """Choose options of a list, by their label or their value. Raises PageProblem if it has no such option."""
     found = await tab.call("choose", _named(ref), list(options))
     what = found.get("what", "")
     match found.get("problem"):

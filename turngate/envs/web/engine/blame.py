@@ -1,4 +1,4 @@
-"""Who caused that a renderer is gone: the page, or somebody outside."""
+"""The cause of a renderer's end: the page, or something outside."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _oom_kills() -> int:
 def blame(status: str, out_of_memory: bool) -> PageDied | BrowserLost:
     """The error for a renderer that ended with ``status``, as Chromium's ``Target.targetCrashed`` names it.
 
-    A renderer ends by itself only through what runs in it, which is the page: that is the agent's failure. A renderer
-    that was killed by a signal from outside is not, unless the kernel killed something for want of memory meanwhile.
+    A renderer ends by itself only through the page that runs in it: that is the agent's failure. A renderer that was
+    killed by a signal from outside is not, unless the kernel killed something for want of memory meanwhile.
     """
     if status == "killed" and not out_of_memory:
         return BrowserLost("the page's process was killed from outside")

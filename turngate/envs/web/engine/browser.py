@@ -1,6 +1,6 @@
 """One Chromium for all threads of a process, leased by the episode.
 
-Who is to blame when something breaks is decided by evidence:
+The cause of a failure is decided by evidence:
 
 * Chromium's own process is gone, or does not answer: ``BrowserLost``, and the next lease starts another one.
 * A renderer ended with ``killed`` (a signal from outside) while the kernel killed nothing for want of memory:
@@ -54,7 +54,7 @@ class Browser:
         settings: PageSettings | None = None,
         limit_s: float = 3_600.0,
     ) -> BrowserSession:
-        """A session with a context of its own. It ends with ``close``, when nobody refers to it any more, and after
+        """A session with a context of its own. It ends with ``close``, when it is no longer referenced, and after
         ``limit_s`` seconds at the latest; later calls of it raise BrowserLost.
 
         Raises MissingExtra or ConfigError if playwright or Chromium is not installed, and BrowserLost if the browser
@@ -176,7 +176,7 @@ def hold() -> Browser:
 
 
 def release() -> None:
-    """End the browser of this process if nobody else holds it."""
+    """End the browser of this process unless it is still held elsewhere."""
     global _holders
     with _sharing:
         _holders -= 1

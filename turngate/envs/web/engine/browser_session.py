@@ -1,4 +1,4 @@
-"""What an environment holds during an episode: a browser context, used step by step from any thread."""
+"""A browser context that an environment holds during an episode, used step by step from any thread."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class BrowserSession:
     """A browser context for one episode after the other. ``Browser.lease`` makes it.
 
     One thread at a time may use it, whichever. Every call ends within its deadline (``Limits``). Actions return when
-    the page has come to rest and its clock has moved by ``action_ms``. They raise PageProblem for what cannot be done,
-    PageDied if the page broke by its own code, BrowserLost if the browser broke, and EnvError if a site of this
-    process did. After PageDied and BrowserLost only ``reset`` and ``close`` are of use.
+    the page has come to rest and its clock has moved by ``action_ms``. They raise PageProblem for actions that cannot
+    be done, PageDied if the page broke by its own code, BrowserLost if the browser broke, and EnvError if a site of
+    this process did. After PageDied and BrowserLost only ``reset`` and ``close`` are of use.
 
     Elements are named by the references of ``observe``; coordinates are CSS pixels of the viewport.
     """
@@ -111,7 +111,7 @@ class BrowserSession:
         """Begin another episode: blank page, first moment of the clock, references from ``e1``. The sites and allowed
         hosts stay as they were if None.
 
-        Returns whether the context was used again. That is done only where nothing of the last episode can be left in
+        Returns whether the context was used again. That is done only where no state of the last episode can remain in
         it: one tab and one origin, no storage, workers, dialogs, popups or downloads. Else there is a new context.
         """
         old = self._held.episode
@@ -218,7 +218,7 @@ class BrowserSession:
         return await (await episode.tab()).evaluate(script, own_world=own_world)
 
     def storage(self) -> StorageSeen:
-        """What pages have stored."""
+        """The storage of pages."""
 
         async def look(episode: EpisodeContext) -> StorageSeen:
             assert episode.context is not None
@@ -255,7 +255,7 @@ class BrowserSession:
     # --- going
 
     def open(self, url: str) -> None:
-        """Open the first page of a task. Raises EnvError if that fails, as no agent had a part in it."""
+        """Open the first page of a task. Raises EnvError if that fails, because no agent has acted yet."""
         try:
             self.goto(url)
         except PageProblem as error:

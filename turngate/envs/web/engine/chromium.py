@@ -1,8 +1,9 @@
-"""How Chromium is started, so that nothing of it outlives this process.
+"""How Chromium is started, so that no part of it outlives this process.
 
 Playwright's driver gets a folder of its own for temporary files, and starts Chromium through a shell that removes this
-folder once Chromium has ended. So, whoever is killed: if this process dies, the driver hears of it and closes Chromium;
-if the driver dies, Chromium ends with the pipe to it; and when Chromium has ended, its profile and all else is removed.
+folder once Chromium has ended. So, whichever process is killed: if this process dies, the driver hears of it and closes
+Chromium; if the driver dies, Chromium ends with the pipe to it; and when Chromium has ended, its profile and all else
+is removed.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _SHELL = 'trap : TERM INT HUP; folder=$1; shift; "$@"; rm -rf "$folder"'
 
 
 def command(program: str, folder: str, *, visible: bool = False) -> tuple[str, list[str]]:
-    """What starts Chromium: a program and its arguments. ``folder`` is removed when it has ended."""
+    """The command that starts Chromium: a program and its arguments. ``folder`` is removed when it has ended."""
     profile = os.path.join(folder, "profile")
     flags = [flag for flag in FLAGS if not (visible and flag == "--headless")]
     return "/bin/sh", ["-c", _SHELL, "sh", folder, program, f"--user-data-dir={profile}", *flags]

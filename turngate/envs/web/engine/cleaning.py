@@ -12,8 +12,8 @@ USES = 200
 
 
 async def make_clean(episode: EpisodeContext, gate: SiteProxy, seed: int) -> bool:
-    """Make ``episode`` as new if nothing of it can be left behind. False if that cannot be proven; then nothing that
-    matters has changed, and the context has to be thrown away."""
+    """Make ``episode`` as new if no state of it can remain. False if that cannot be proven; then nothing relevant has
+    changed, and the context has to be thrown away."""
     if not await _is_clean(episode):
         return False
     tab = await episode.tab()

@@ -28,8 +28,8 @@ START_S, STOP_S, PING_S = 60.0, 10.0, 10.0
 
 
 class Driver:
-    """A thread with an event loop, playwright's process, and one Chromium. It starts once and stops once; who needs
-    another browser makes another driver. All methods but those named ``async`` may be called from any thread."""
+    """A thread with an event loop, playwright's process, and one Chromium. It starts once and stops once; another
+    browser takes another driver. All methods but those named ``async`` may be called from any thread."""
 
     def __init__(self, *, wanted: str | None = None, visible: bool = False) -> None:
         self.pid = os.getpid()
@@ -152,7 +152,7 @@ class Driver:
             self._loop.close()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody waits for any more, such as the answer of a page that was closed meanwhile."""
+        """Errors that no caller waits for any more, such as the answer of a page that was closed meanwhile."""
         log.debug("browser thread: %s", context.get("exception") or context.get("message"))
 
     # --- work
@@ -182,7 +182,7 @@ class Driver:
             self._loop.call_soon_threadsafe(work)
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """As ``post``, for what takes its time."""
+        """As ``post``, for work that takes time."""
 
         def begin() -> None:
             task = asyncio.ensure_future(work())
@@ -209,6 +209,6 @@ class Driver:
         return True
 
     def forget(self) -> None:
-        """In a forked process: let go of what belongs to the parent, so that Chromium ends with the parent."""
+        """In a forked process: release the parent's resources, so that Chromium ends with the parent."""
         self._stopped = True
         self._loop.close_pipes()

@@ -56,7 +56,7 @@ class EpisodeContext:
         self.dialogs: list[DialogSeen] = []
         self.happenings: list[HappeningSeen] = []
         self.dirty = ""
-        """Why the context cannot be used for another episode; empty as long as nothing speaks against it."""
+        """Why the context cannot be used for another episode; empty as long as it can be."""
         self.context: BrowserContext | None = None
         self._channel = f"tg-{secrets.token_hex(12)}"  # a secret, not a random choice: pages never see it
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -125,7 +125,7 @@ class EpisodeContext:
         await tab.set_clock(self._channel, self.now_ms, str(seed))
 
     def fail(self, error: Exception) -> None:
-        """Let everything that is waited for, and all that is asked later, end with ``error``."""
+        """Let all pending and later calls end with ``error``."""
         if not self._fault.done():
             self._fault.set_exception(error)
 
@@ -229,8 +229,8 @@ class EpisodeContext:
     # --- time
 
     async def guarded(self, work: Awaitable[T], limit_s: float) -> T:
-        """The result of ``work``. Raises what broke the episode meanwhile; after ``limit_s`` seconds PageDied or
-        BrowserLost, by whether the browser itself still answers."""
+        """The result of ``work``. Raises the error that broke the episode meanwhile; after ``limit_s`` seconds PageDied
+        or BrowserLost, by whether the browser itself still answers."""
         from playwright.async_api import Error
 
         task = asyncio.ensure_future(work)
@@ -262,8 +262,8 @@ class EpisodeContext:
         return error
 
     async def act(self, work: Callable[[Tab], Awaitable[object]], ms: int | None = None) -> None:
-        """Do something in the current tab, wait until all that it set in motion has come to rest, and let the page's
-        clock run for ``ms`` (``action_ms`` if None)."""
+        """Do something in the current tab, wait until all of its effects have come to rest, and let the page's clock
+        run for ``ms`` (``action_ms`` if None)."""
         self._dialogs_now = 0
         for tab in self.tabs:
             tab.navigations = 0

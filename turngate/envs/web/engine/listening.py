@@ -1,4 +1,5 @@
-"""Hears what a person does in the pages of a session: clicks, texts, choices, keys, the wheel, addresses, the way back.
+"""Records a person's actions in the pages of a session: clicks, texts, choices, keys, the wheel, addresses, the way
+back.
 
 The pages are those that an agent would get, but their clock goes on with that of the person.
 """
@@ -21,16 +22,16 @@ WORLD = "turngate-listening"
 TYPED = ("typed", "auto_bookmark", "generated", "keyword", "keyword_generated")
 """How Chromium calls a navigation that the person asked the browser for."""
 CAUSED_S = 2.0
-"""A step in the history so soon after something that was done in the page was made by the page."""
+"""A step in the history so soon after an action in the page was made by the page."""
 Place = tuple[tuple[int, ...], ...]
 """The numbers of the children on the way to an element; a tuple for each document, frame or shadow root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """One thing that was done. ``kind``: click, fill, select, press, scroll, goto, back, or lost (in a frame of another
-    site, which cannot be followed). ``text``: what was written, chosen or pressed, the pixels, the address. ``field``:
-    whether it is a click into a field for text. ``at_ms``: the time in the pages; ``tab``: the number of the tab."""
+    """One action. ``kind``: click, fill, select, press, scroll, goto, back, or lost (in a frame of another site, which
+    cannot be followed). ``text``: what was written, chosen or pressed, the pixels, the address. ``field``: whether it
+    is a click into a field for text. ``at_ms``: the time in the pages; ``tab``: the number of the tab."""
 
     kind: str
     path: Place | None = None
@@ -41,7 +42,7 @@ class Heard:
 
 
 def merged(heard: Iterable[Heard]) -> list[Heard]:
-    """What was done without what the next thing makes superfluous: the letters of a text one by one, clicks into a
+    """The actions without those that the next one makes superfluous: the letters of a text one by one, clicks into a
     field that is filled then, Tab before an element that is named then, turns of the wheel one by one."""
     kept: list[Heard] = []
     for one in heard:
@@ -71,9 +72,9 @@ class _Followed:
 
 
 class Listening:
-    """Hears what is done in a session from now on. ``goes_on`` has to be called again and again: it moves the clock.
+    """Records actions in a session from now on. ``goes_on`` has to be called again and again: it moves the clock.
 
-    ``heard`` is all that was done till now, in order.
+    ``heard`` has all actions so far, in order.
     """
 
     def __init__(self, session: BrowserSession) -> None:
@@ -83,7 +84,7 @@ class Listening:
         self._session = session
         self._followed: dict[str, _Followed] = {}
         self._opened = False
-        self._last_s = 0.0  # when something was done in a page
+        self._last_s = 0.0  # the time of the last action in a page
         session._do(self._follow_all)
 
     def open(self, url: str) -> None:

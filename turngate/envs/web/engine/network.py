@@ -1,10 +1,10 @@
-"""What the pages of one episode reach: sites of this process and allowed hosts, nothing else.
+"""The network of one episode's pages: sites of this process and allowed hosts, nothing else.
 
 Chromium sends every request of the episode's context to its ``SiteProxy``, a proxy on a port of its own on the loopback
 interface, except those to allowed hosts, which it reaches by itself. The gate answers for the sites, and refuses and
-records the rest. Chromium itself keeps to its proxy, so this holds for whatever a page can do: redirects, popups,
-workers, prefetching, sockets; and cookies and redirects are the browser's own. (Requests that DevTools intercepts come
-without cookies, and their redirects pass unseen.)
+records the rest. Chromium itself keeps to its proxy, so this holds for everything that a page can do: redirects,
+popups, workers, prefetching, sockets; and cookies and redirects are the browser's own. (Requests that DevTools
+intercepts come without cookies, and their redirects pass unseen.)
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SiteProxy:
         """Begin to listen. Returns the proxy settings of the context."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
         port = self._server.sockets[0].getsockname()[1]
-        # the first rule: nothing passes by default, not even what is on this machine
+        # the first rule: nothing passes by default, not even addresses of this machine
         return {"server": f"http://127.0.0.1:{port}", "bypass": ",".join(["<-loopback>", *self.allowed])}
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class SiteProxy:
             while await self._exchange(reader, writer):
                 pass
         except (OSError, EOFError, asyncio.LimitOverrunError, ValueError, asyncio.CancelledError):
-            pass  # the browser went away, or what it sent is no HTTP
+            pass  # the browser went away, or sent something else than HTTP
         finally:
             self._connections.discard(task)
             writer.close()

@@ -1,6 +1,6 @@
-"""How a page, or the browser itself, can fail. Who is to blame is decided by evidence (``Browser`` documents the rule).
+"""How a page, or the browser itself, can fail. The cause is decided by evidence (``Browser`` documents the rule).
 
-* ``PageProblem``: what was asked cannot be done on this page. The agent reads the message; the episode goes on.
+* ``PageProblem``: an action cannot be done on this page. The agent reads the message; the episode goes on.
 * ``PageDied``: the page's own code broke the page after the agent's action. The agent's failure; the episode ends.
 * ``BrowserLost``: the browser broke and no page is the cause. Unusable; the next lease starts another browser.
 """
@@ -11,7 +11,7 @@ from turngate.errors import AgentFault, EnvError, TurngateError
 
 
 class PageProblem(TurngateError):
-    """An action that cannot be done; the message says what is there instead."""
+    """An action that cannot be done; the message says what the page has instead."""
 
 
 class PageDied(AgentFault):

@@ -1,4 +1,4 @@
-"""What an episode's browser is told once, and the limits that it keeps."""
+"""The settings of an episode's browser, and the limits that it keeps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from turngate.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Deadlines in seconds of real time, and most numbers of things. None of them passes in a page that is in order."""
+    """Deadlines in seconds of real time, and most numbers of things. No page that works as it should exceeds them."""
 
     action_s: float = 20.0
-    """Longest time of one action with all that follows from it; then the page counts as hanging."""
+    """Longest time of one action with all of its effects; then the page counts as hanging."""
     load_s: float = 8.0
-    """Longest wait for the answers of servers in one action; what is still missing then is not waited for again."""
+    """Longest wait for the answers of servers in one action; answers that are still missing then are not waited for
+    again."""
     answer_s: float = 10.0
     """Longest time that a ``SiteHandler`` in this process may take for one answer."""
     tabs: int = 8
@@ -35,7 +36,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSettings:
-    """How pages look and what time it is in them. What pages show is a function of this, the sites and the actions."""
+    """How pages look and what time it is in them. The content of pages is a function of this, the sites and the
+    actions."""
 
     width: int = 1024
     height: int = 768
@@ -48,7 +50,7 @@ class PageSettings:
     dialogs: str = "accept"
     """The answer to alert, confirm and prompt: ``accept`` or ``dismiss``. A page may always be left."""
     prompt_text: str = ""
-    """What is typed into a prompt before it is accepted."""
+    """Text that is typed into a prompt before it is accepted."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ class SiteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteResponse:
-    """What a site answers. Names of ``headers`` are in lower case; a redirect has a ``location``."""
+    """A site's answer. Names of ``headers`` are in lower case; a redirect has a ``location``."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class SiteResponse:
 
 class SiteHandler(Protocol):
     """Answers the requests to one host. It is called from one thread at a time for one episode, must not block for
-    long, and must not raise for what a page can send: that is an answer with a status of 4xx."""
+    long, and must not raise for a bad request of a page: that is an answer with a status of 4xx."""
 
     def answer(self, request: SiteRequest) -> SiteResponse:
         """The response to ``request``."""

@@ -1,4 +1,4 @@
-"""One page of an episode: what it loads, its isolated world, and when it has come to rest."""
+"""One page of an episode: its requests, its isolated world, and when it has come to rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def script(name: str) -> str:
 
 
 class ScriptError(Exception):
-    """A script that was given to ``evaluate`` raised; the message is what it raised."""
+    """A script that was given to ``evaluate`` raised; the message is that of its exception."""
 
 
 class Moved(Exception):
@@ -39,9 +39,9 @@ class Moved(Exception):
 class Tab:
     """A page, followed through one CDP session. Lives in the driver's thread.
 
-    ``busy`` says whether anything is under way. The renderer announces requests and navigations in the same channel
-    in which it answers scripts, in order; so after a script has run in a turn of its own, all that was set in motion
-    before is known here.
+    ``busy`` says whether anything is under way. The renderer announces requests and navigations in the same channel in
+    which it answers scripts, in order; so after a script has run in a turn of its own, all activity that began before
+    is known here.
     """
 
     def __init__(self, page: Page, cdp: CDPSession, gate: SiteProxy, limits: Limits) -> None:
@@ -141,8 +141,8 @@ class Tab:
         return (self._requests | self._loading | self._going) - self._slow
 
     async def rest(self, end: float) -> None:
-        """Return when the page has come to rest, or at ``end`` (time.monotonic). What is still under way then is not
-        waited for again. Raises PageDied if it navigates without end."""
+        """Return when the page has come to rest, or at ``end`` (time.monotonic). Activity that still goes on then is
+        not waited for again. Raises PageDied if it navigates without end."""
         while not self.page.is_closed():
             before = self._events
             with contextlib.suppress(Moved):
@@ -170,7 +170,7 @@ class Tab:
     # --- scripts
 
     async def call(self, function: str, *arguments: Any) -> Any:
-        """What a function of ``observe.js`` returns. Raises Moved if the document was replaced meanwhile."""
+        """The result of a function of ``observe.js``. Raises Moved if the document was replaced meanwhile."""
         spoken = ",".join(json.dumps(argument) for argument in arguments)
         code = f"typeof turngate === 'undefined' ? 'load' : turngate.{function}({spoken})"
         for _ in range(20):

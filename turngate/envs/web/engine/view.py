@@ -1,4 +1,4 @@
-"""What is seen of a page at one moment."""
+"""A page as it is seen at one moment."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """An element that can be used or read. ``children`` are elements and, as texts, what is written between them."""
+    """An element that can be used or read. ``children`` are elements and the texts between them."""
 
     ref: str
-    """``e1``, ``e2`` …, numbered anew per episode; stays while the element lives."""
+    """``e1``, ``e2`` …, numbered from 1 in each episode; stays while the element exists."""
     role: str
     name: str
     value: str | None = None
-    """What is typed or chosen in it; None for what holds no value."""
+    """The text or option in it; None for an element without a value."""
     states: Mapping[str, bool | str | int]
     """Only what applies: checked, pressed, selected, expanded, disabled, readonly, required, focused, level, url …"""
     box: Box
@@ -41,7 +41,7 @@ class Element:
     in_view: bool = True
     """Whether some of it is inside the viewport."""
     covered_by: str = ""
-    """What lies over its middle, in words; empty if nothing does, or if it is out of view."""
+    """The element over its middle, in words; empty if there is none, or if it is out of view."""
     children: tuple[Element | str, ...] = ()
 
     def walk(self) -> Iterator[Element]:

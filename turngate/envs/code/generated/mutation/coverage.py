@@ -41,7 +41,7 @@ _BAD_FILTER = re.compile("warning configuration|filter module")  # pytest's word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What was found out about a package's tests."""
+    """Facts about a package's tests."""
 
     tests: Mapping[Function, frozenset[str]]
     """The stable tests that call a function."""
@@ -56,9 +56,9 @@ class Coverage:
     options: tuple[str, ...] = ()
     """Of pytest, with which these tests are run."""
     slow: Mapping[str, tuple[str, ...]]
-    """Test file → the options that leave out what is too slow in it."""
+    """Test file → the options that leave out its slow tests."""
     dropped: tuple[str, ...] = ()
-    """What of the package's configuration could not be honoured."""
+    """Settings of the package's configuration that could not be honoured."""
 
 
 def file_of(test: str) -> str:
@@ -76,8 +76,8 @@ def measure(
 ) -> Coverage:
     """Run the suite ``repetitions`` times, at least twice: first as it is, then traced, then the tests that stay.
 
-    All runs together take at most ``limit_s``; what is not reached then is left out. Raises TaskRefused if the tests of
-    the package do not run here, or none passes every time.
+    All runs together take at most ``limit_s``; tests that are not reached then are left out. Raises TaskRefused if the
+    tests of the package do not run here, or none passes every time.
     """
     end_s = time.monotonic() + limit_s
     n_runs = max(2, repetitions)
@@ -138,7 +138,7 @@ def _probe(package: Package) -> Problem:
 
 
 def _first(package: Package, bench: Bench, deadline_s: float) -> tuple[Problem, Suite, tuple[str, ...]]:
-    """The first run, and what of the package's configuration it was made without."""
+    """The first run, and the settings of the package's configuration that it ignored."""
     problem, dropped = _probe(package), package.settings.dropped
     try:
         return problem, run_suite(problem, bench, deadline_s=deadline_s), dropped
@@ -149,7 +149,7 @@ def _first(package: Package, bench: Bench, deadline_s: float) -> tuple[Problem, 
     return problem, run_suite(problem, bench, deadline_s=deadline_s), (*dropped, "filterwarnings")
 
 
-# --- what is left out -------------------------------------------------------------------------------------------------
+# --- left-out tests ---------------------------------------------------------------------------------------------------
 
 
 def _reasons(suite: Suite) -> dict[str, str]:
@@ -205,7 +205,7 @@ def _deselected(found: Sequence[str], why: dict[str, str]) -> dict[str, tuple[st
 
 
 def _cost(suite: Suite, why: Mapping[str, str]) -> dict[str, float]:
-    """Test file → seconds of the CPU for what is run of it."""
+    """Test file → seconds of the CPU for its tests that are run."""
     cost: dict[str, float] = defaultdict(float)
     for name, test in suite.ran.items():
         if why.get(name) not in _OUT:

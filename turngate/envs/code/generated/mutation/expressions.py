@@ -1,4 +1,4 @@
-"""Bugs in expressions: operators of ``mutate.py`` that change what is computed."""
+"""Bugs in expressions: operators of ``mutate.py`` that change computed values."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def off_by_one(node: ast.AST, site: Site) -> Iterator[Replacement]:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         parent = site.parent
         if isinstance(parent, ast.BinOp) and _is_step(parent) and parent.right is node:
-            return  # "n - 0" is no bug that anybody writes
+            return  # "n - 0" is no realistic bug
         show = hex if site.text.of(node).lower().startswith("0x") else str
         yield site.text.replace(node, show(node.value + 1))
         if node.value > 0:

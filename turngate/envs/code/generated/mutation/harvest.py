@@ -40,7 +40,7 @@ BUGS = {1: 0.7, 2: 0.2, 3: 0.1}
 ROUND = 8
 """Candidates that are drawn before the results of any of them count; the same for every number of workers."""
 CANDIDATES_PER_TASK = 8
-"""After so many candidates for each wanted problem, a package has given what it has."""
+"""After so many candidates for each wanted problem, a package is exhausted."""
 LIMIT_S = 600.0
 """One package may take so long, unless another limit is given."""
 PROBLEM_CPU_S = 2.0
@@ -65,13 +65,13 @@ class Spot:
 
     @property
     def function(self) -> Function:
-        """What it changes."""
+        """Its changes."""
         return Function(path=self.path, name=self.mutation.function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harvest:
-    """What a package gave."""
+    """The result of a package."""
 
     package: Package
     problems: tuple[Problem, ...]
@@ -86,7 +86,7 @@ class Harvest:
     left_out: Mapping[str, int]
     """Why tests are not used → how many."""
     dropped: tuple[str, ...]
-    """What of the package's own configuration of pytest could not be honoured."""
+    """Settings of the package's own pytest configuration that could not be honoured."""
     stopped: bool
     """Whether it ended because its time was up, with fewer problems than could have been made."""
     limit_s: float
@@ -213,7 +213,7 @@ def draw(spots: Sequence[Spot], used: Mapping[object, int], rng: Random) -> tupl
 
 
 def _round(spots: list[Spot], used: Mapping[object, int], maker: _Maker, number: int) -> dict[int, tuple[Spot, ...]]:
-    """The next candidates, from ``number`` on; what is drawn is removed from ``spots``."""
+    """The next candidates, from ``number`` on; drawn ones are removed from ``spots``."""
     drawn: dict[int, tuple[Spot, ...]] = {}
     while spots and len(drawn) < ROUND:
         drawn[number] = draw(spots, used, maker.rng("draw", number))
@@ -312,7 +312,8 @@ class _Maker:
         )
 
     def _files(self, chosen: Sequence[Spot]) -> tuple[str, ...]:
-        """The test files of a problem: those with the most tests that call what is broken, as far as there is time."""
+        """The test files of a problem: those with the most tests that call the broken function, as far as there is
+        time."""
         counts = Counter(file_of(test) for spot in chosen for test in self.coverage.tests[spot.function])
         kept, left_s = list[str](), PROBLEM_CPU_S
         for path, _count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):

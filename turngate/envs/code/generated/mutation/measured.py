@@ -1,7 +1,7 @@
 """Measurements that need not be made again: problems of one package are all repaired to the same tree.
 
-What is shared are results of runs, and each counts once per problem: a verdict that needs three runs comes from three,
-and those of the repaired tree are the same three for all problems with the same test files.
+Results of runs are shared, and each counts once per problem: a verdict that needs three runs comes from three, and
+those of the repaired tree are the same three for all problems with the same test files.
 """
 
 from __future__ import annotations

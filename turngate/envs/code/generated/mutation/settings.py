@@ -1,8 +1,8 @@
-"""How a package wants its tests to be run: what of its own configuration of pytest is kept, and what is not.
+"""How a package wants its tests to be run: which parts of its own pytest configuration are kept, and which are not.
 
 pytest reads the configuration itself, wherever the tests are run. But ``addopts`` may name plugins that are not there,
 and end a run that others have to read; so the runner drops it, and what decides which tests run, and how, is given back
-as options of the command line. What only shapes the output is not missed by anybody.
+as options of the command line. Options that only shape the output are dropped silently.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PytestSettings:
     options: tuple[str, ...] = ()
     """For pytest's command line."""
     dropped: tuple[str, ...] = ()
-    """What is not honoured."""
+    """The settings that are not honoured."""
     testpaths: tuple[str, ...] = ()
     python_files: tuple[str, ...] = ("test_*.py", "*_test.py")
     norecursedirs: tuple[str, ...] = ()

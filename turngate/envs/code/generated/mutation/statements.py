@@ -1,4 +1,4 @@
-"""Bugs in statements: operators of ``mutate.py`` that change what happens, and in which order."""
+"""Bugs in statements: operators of ``mutate.py`` that change effects and their order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def missing_return(node: ast.AST, site: Site) -> Iterator[Replacement]:
 
 
 def exception(node: ast.AST, site: Site) -> Iterator[Replacement]:
-    """What is caught or raised is another exception; a handler does nothing; an error is not raised."""
+    """Another exception is caught or raised; a handler does nothing; an error is not raised."""
     if isinstance(node, ast.ExceptHandler):
         if isinstance(node.type, ast.Tuple):
             for kind in node.type.elts:

@@ -36,7 +36,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What became of one test."""
+    """The result of one test."""
 
     passed: bool
     slow: bool
@@ -50,7 +50,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """What one run came to."""
+    """The result of one run."""
 
     found: tuple[str, ...]
     """Ids of the tests that were to be run."""
@@ -124,7 +124,7 @@ def _suite(lines: Sequence[Mapping[str, Any]], *, interrupted: bool) -> Suite:
     ran: dict[str, Ran] = {}
     for line in lines:
         if "found" in line:
-            functions = []  # every run counts them anew
+            functions = []  # every run counts them from 0
         elif "ended" in line:
             functions += [Function(path=path, name=name) for path, name in line["new"]]
             ran[line["ended"]] = Ran(

@@ -1,1 +1,1 @@
-"""What runs inside a sandbox. These files are shown to it; the library itself never imports them."""
+"""Code that runs inside a sandbox. These files are shown to it; the library itself never imports them."""

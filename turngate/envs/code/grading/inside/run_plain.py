@@ -2,8 +2,8 @@
 
     python3 -I -S run_plain.py REPORT FILE…
 
-Works where pytest is not, and starts in a fraction of its time. What asked tests hand over (``turngate_asking.py``) is
-written beside the report, to REPORT.answers.
+Works without pytest, and starts in a fraction of its time. Values of asked tests (``turngate_asking.py``) are written
+beside the report, to REPORT.answers.
 """
 
 import os
@@ -29,7 +29,7 @@ def main(report: str, *files: str) -> int:
 
 
 def run(file: str) -> list[tuple[str, str]]:
-    """(id, what went wrong) for each test of a file, in their order."""
+    """(id, error) for each test of a file, in their order."""
     names: dict[str, object] = {"__name__": "tests", "__file__": file}
     try:
         with open(file, encoding="utf-8") as source:

@@ -3,8 +3,8 @@
     python3 -P run_pytest.py REPORT IMPORT_PATHS PLUGIN TRACES FILE…
 
 Import paths are separated by ":"; PLUGIN may be ""; TRACES is pytest's style of tracebacks. pytest is loaded before
-anything of the work folder can be, so that nothing there takes its place. What asked tests hand over
-(``turngate_asking.py``) is written beside the report, to REPORT.answers.
+anything of the work folder can be, so that nothing there takes its place. Values of asked tests
+(``turngate_asking.py``) are written beside the report, to REPORT.answers.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     TURNGATE_SUITE=LOG TURNGATE_TEST_S=10 [TURNGATE_TRACE=1] python3 … -p suite_plugin
 
-A line of JSON is written as soon as it is known, so a run that is killed leaves what it had. Tests that the log names
-already are not run again, so whoever starts the same run anew goes on behind the test that ended the last one. A test
+A line of JSON is written as soon as it is known, so a run that is killed leaves its results so far. Tests that the log
+names already are not run again, so a second start of the same run goes on after the test that ended the first. A test
 that takes too long is failed; if it does not let itself be failed, the process ends. Only calls are traced, not lines,
 so a traced suite takes about twice its time.
 """
@@ -27,7 +27,7 @@ NOTHING = -1
 numbers: dict[tuple[str, str], int] = {}  # path and qualified name of a function → its number
 known: dict[int, tuple[CodeType, int]] = {}  # id of a code object → itself, so that the id stays its own; its number
 seen: set[int] = set()
-fell: set[str] = set()  # what the phases of the present test reported
+fell: set[str] = set()  # reports of the phases of the present test
 start_s = start_cpu_s = 0.0
 n_written = 0  # functions that the log names already
 n_deselected = 0
@@ -51,7 +51,7 @@ def cpu_s() -> float:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what was run already."""
+    """Leave out tests that were run already."""
     done = set[str]()
     if os.path.exists(LOG):
         with open(LOG, encoding="utf-8") as lines:
@@ -92,7 +92,7 @@ def give_up(number: int, frame: object) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Take down what a phase came to."""
+    """Record the result of a phase."""
     if report.failed:
         fell.add("failed")
     elif report.skipped or hasattr(report, "wasxfail"):
@@ -100,7 +100,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_runtest_logfinish(nodeid: str, location: object) -> None:
-    """It has ended, and what it used is taken down; functions are numbered in the order in which they are new."""
+    """It has ended, and its use of time is recorded; functions are numbered in the order of their first call."""
     global n_written
     signal.setitimer(signal.ITIMER_REAL, 0)
     sys.settrace(None)

@@ -1,4 +1,4 @@
-"""What asked tests call: ``ask(site, lambda: value)`` takes down what the code under test gives, and compares nothing.
+"""The function that asked tests call: ``ask(site, lambda: value)`` records the value and compares nothing.
 
 The runner says which test is running (``begin``) and where the records go (``save``): JSON lines, [test, site, answer].
 An answer is ["v", value] or ["e", names of the exception's classes, its text]. A value is its kind and its content;
@@ -24,7 +24,7 @@ def begin(test: str) -> None:
 
 
 def ask(site: int, give: Callable[[], object]) -> None:
-    """Take down what ``give`` returns or raises. What is no error, such as the end of the process, goes its way."""
+    """Record the result or error of ``give``. Other exceptions, such as the end of the process, pass through."""
     answer: list[object]
     try:
         answer = ["v", encoded(give())]

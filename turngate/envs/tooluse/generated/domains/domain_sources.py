@@ -19,9 +19,9 @@ class DomainSource(ToolTaskSource):
     """Endless tasks of one domain. A subclass sets ``type`` and ``module``, and writes ``open``."""
 
     max_level: int = Field(3, ge=1, le=3)
-    """Hardest tasks: 1 the user says everything at once, 2 some of it, 3 only what they wish."""
+    """Hardest tasks: 1 the user says everything at once, 2 some of it, 3 only their wish."""
     user: SimulatedUser = ScriptedUser()
-    """Who the agent talks with."""
+    """The simulated user."""
     module: ClassVar[str]
     """The domain's tools."""
 

@@ -50,7 +50,7 @@ class DomainWorld(ToolWorld):
     module: str
     """The domain, as package.module or as a file."""
     user: SimulatedUser = ScriptedUser()
-    """Who the agent talks with."""
+    """The simulated user."""
 
     @property
     def outside(self) -> str:
@@ -72,7 +72,7 @@ class _Saved:
 class OpenDomain:
     """An open domain; see ``OpenWorld``. The entry "user" of a task's state is the sheet of its user.
 
-    What was said is no part of the state: it changes nothing in the tables.
+    The conversation is no part of the state: it does not change the tables.
     """
 
     fork: Literal["exact", "none"] = "exact"
@@ -103,7 +103,7 @@ class OpenDomain:
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
         if tool.name == SAY.name:
             return self._said(str(arguments["text"]))
-        # the rules look at the call, and have to find what the tool finds
+        # rules look at the call too, and must find the same row as the tool
         told = cast("Mapping[str, JSON]", self._named(call.arguments))
         return self._inner.call(tool, self._named(arguments), replace(call, arguments=told))
 
@@ -133,7 +133,7 @@ class OpenDomain:
     def _named(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """Arguments with texts in one form of their letters; one that names something in the tables as it stands there.
 
-        So a name is found whatever its letters are, and what is written down does not depend on them.
+        So a name is found in any form of its letters, and stored texts do not depend on that form.
         """
         if all(not isinstance(value, str) or value.isascii() for value in arguments.values()):
             return arguments

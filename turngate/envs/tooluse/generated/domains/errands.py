@@ -1,4 +1,4 @@
-"""Endless tasks of a domain: the frame that they share. What is asked for is made up by the domain's own module."""
+"""Endless tasks of a domain: the frame that they share. The requests are made up by the domain's own module."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ OUTCOMES = ("done", "refused", "handed over")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a user wants, and how that ends. ``calls``: those after the agent has looked at the matter.
+    """A user's wish, and its outcome. ``calls``: those after the agent has looked at the matter.
 
-    ``rule``: the one by which it is refused. ``told``: what the user has to be told beside the outcome.
+    ``rule``: the one by which it is refused. ``told``: facts that the user has to be told beside the outcome.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Errand:
 
     ``identity``: topic → what the user says of themselves and of the matter, in the order in which one asks for it.
     ``found``: the calls that find and verify the user and look at the matter. ``early``: the topic that the user of
-    level 2 speaks about at once. ``secret``: what nobody must be told. ``words``: as in ``UserSheet``.
+    level 2 speaks about at once. ``secret``: facts that must never be told. ``words``: as in ``UserSheet``.
     """
 
     wish: Wish
@@ -66,7 +66,7 @@ class Errand:
         return {1: tuple(self.facts), 2: (self.early,), 3: ()}[level]
 
     def opening(self, level: int) -> str:
-        """What the user says first."""
+        """The user's first message."""
         return " ".join([self.wish.text, *(self.facts[topic] for topic in self.told(level))])
 
     def calls(self, level: int) -> tuple[ToolCall, ...]:
@@ -76,7 +76,7 @@ class Errand:
         return (*questions, *self.found, *self.wish.calls)
 
     def goal(self, rules: Iterable[str]) -> ServedGoal:
-        """What has to hold at the end."""
+        """The goal."""
         wish = self.wish
         tells = (wish.outcome, *filter(None, (wish.rule,)), *wish.told)
         return ServedGoal(
@@ -87,7 +87,7 @@ class Errand:
         )
 
     def sheet(self) -> UserSheet:
-        """What the user knows."""
+        """The sheet of the user."""
         words = {topic: self.words[topic] for topic in self.facts if topic in self.words}
         return UserSheet(wish=self.wish.text, facts=self.facts, words=words)
 

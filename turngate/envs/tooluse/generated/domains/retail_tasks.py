@@ -1,4 +1,4 @@
-"""Errands at the service desk of a shop: what is wished for, half of the time against a rule."""
+"""Errands at the service desk of a shop: wishes of customers, half of them against a rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def retail_errand(split: str, rng: np.random.Generator) -> Errand:
 
 
 class _Shop:
-    """A shop in its first state, and somebody who wants something of it."""
+    """A shop in its first state, and a customer with a wish."""
 
     def __init__(self, split: str, rng: np.random.Generator) -> None:
         self._rng, self._split = rng, split

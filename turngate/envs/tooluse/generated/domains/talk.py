@@ -1,4 +1,4 @@
-"""What was said between an agent and the user that it serves, and what the user knows."""
+"""The conversation between an agent and the user that it serves, and the user's knowledge."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from turngate.types import JSON
 
 ENDINGS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
-"""What a user with instructions says to end the talk: content, handed over, or without instructions for what is asked;
-the marks of tau-bench and tau2-bench."""
+"""Marks by which a user with instructions ends the talk: content, handed over, or without instructions for the
+question; the marks of tau-bench and tau2-bench."""
 
 
 class UserSheet(BaseModel):
-    """What a simulated user wants and knows. The agent never sees it; it hears what it asks for."""
+    """The wish and knowledge of a simulated user. The agent never sees it; the user tells it what it asks for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     wish: str
-    """What the user wants, in a sentence that they say themselves."""
+    """The user's wish, in a sentence that they say themselves."""
     facts: Mapping[str, str] = Field(default_factory=dict)
-    """Topic → what the user says when they are asked for it."""
+    """Topic → the user's answer to a question about it."""
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """Topic → other words by which one asks for it; its name is always one."""
     instructions: str = ""
@@ -30,16 +30,16 @@ class UserSheet(BaseModel):
 
 
 class Exchange(NamedTuple):
-    """What the agent said, and what the user replied."""
+    """A message of the agent, and the user's reply."""
 
     agent: str
     user: str
 
 
 class UserReply(NamedTuple):
-    """What a user says, and by how much it changes their emotion (see ``mood.py``).
+    """A user's reply, and the change of their emotion (see ``mood.py``).
 
-    ``facts``: what else is recorded about the reply, name → value.
+    ``facts``: further facts that are recorded about the reply, name → value.
     """
 
     text: str

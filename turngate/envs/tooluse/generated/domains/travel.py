@@ -30,7 +30,7 @@ class Traveller(BaseModel):
 
 
 class Booking(BaseModel):
-    """A booking. ``hours``: how long ago it was made; ``price``: what all its people paid together."""
+    """A booking. ``hours``: how long ago it was made; ``price``: the total price for all its people."""
 
     model_config = ConfigDict(extra="forbid")
     traveller: str
@@ -44,7 +44,7 @@ class Booking(BaseModel):
 
 
 class Flight(BaseModel):
-    """A flight. ``route`` as "Oslo-Rome"; ``price`` for each person; ``free``: seats that nobody has booked."""
+    """A flight. ``route`` as "Oslo-Rome"; ``price`` for each person; ``free``: seats that are not booked."""
 
     model_config = ConfigDict(extra="forbid")
     route: str

@@ -25,7 +25,7 @@ def travel_errand(split: str, rng: np.random.Generator) -> Errand:
 
 
 class _Airline:
-    """An airline in its first state, and somebody who wants something of it."""
+    """An airline in its first state, and a traveller with a wish."""
 
     def __init__(self, split: str, rng: np.random.Generator) -> None:
         self._rng = rng

@@ -31,23 +31,24 @@ class LiveUser(Protocol):
     """A user for as long as an environment is open. Episodes come one after another."""
 
     def reply(self, sheet: UserSheet, before: Sequence[Exchange], said: str) -> UserReply:
-        """What the user answers to ``said``. Raises EnvError if there is no answer to be had."""
+        """What the user answers to ``said``. Raises EnvError if no answer comes."""
         ...
 
     def close(self) -> None:
-        """Free what the user holds. Safe to repeat."""
+        """Free the user's resources. Safe to repeat."""
         ...
 
 
 class SimulatedUser(Part):
-    """Who the agent talks with. A subclass sets ``type``, declares its settings and writes ``open``."""
+    """The simulated user that the agent talks with. A subclass sets ``type``, declares its settings and writes
+    ``open``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "simulated user"
 
     @property
     def outside(self) -> str:
-        """What outside of the environment speaks for the user, in words; "" where the same talk goes on the same."""
+        """The outside source of the user's replies, in words; "" where equal conversations get equal replies."""
         return ""
 
     @classmethod
@@ -86,7 +87,7 @@ class ScriptedUser(SimulatedUser):
 
 
 class Nobody(SimulatedUser):
-    """No user: whoever speaks is told so, and goes on alone. For replaying gold calls without a model."""
+    """No user: an agent that speaks is told so, and goes on alone. For replaying gold calls without a model."""
 
     type: Literal["nobody"] = "nobody"
 

@@ -23,7 +23,7 @@ class _Message(BaseModel):
 
 
 class _BfclRow(BaseModel):
-    """A row of a category; what it says of the path of the solution is left alone."""
+    """A row of a category; its path of the solution is ignored."""
 
     model_config = ConfigDict(frozen=True)
     id: str
@@ -42,7 +42,7 @@ def read_tasks(
 ) -> Iterator[Task]:
     """The tasks of some categories, in the order of their rows.
 
-    A task and what the other categories make of it are in the same split, by the number that they share. Raises
+    A task and its variants in the other categories are in the same split, by the number that they share. Raises
     DataError for a row of another form than BFCL's.
     """
     for category in categories:
@@ -59,7 +59,7 @@ def read_tasks(
 
 def _withheld(row: _BfclRow, answer: _Answer, number: int) -> tuple[str, ...]:
     """The functions that are offered from turn ``number`` on. One that earlier gold calls need is there from the
-    beginning: else nobody could solve the task (``multi_turn_miss_func_49``)."""
+    beginning: else the task could not be solved (``multi_turn_miss_func_49``)."""
     needed = {text.partition("(")[0].strip() for gold in answer.ground_truth[:number] for text in gold}
     return tuple(name for name in row.missed_function.get(number, ()) if name not in needed)
 

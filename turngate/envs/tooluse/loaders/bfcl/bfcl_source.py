@@ -24,7 +24,7 @@ class Bfcl(ToolTaskSource):
     """miss_func: a function is missing at first; miss_param: the user forgets a value at first; long_context: results
     are long."""
     held_out: int = Field(5, ge=0)
-    """One task in so many goes to heldout, together with its likes in the other categories (5: 20 %); 0 = none."""
+    """Every n-th task goes to heldout, together with its variants in the other categories (5: 20 %); 0 = none."""
     folder: Path | None = None
     """The folder ``bfcl_eval`` of an unpacked wheel or a checkout; left out: the installed wheel."""
     max_turns: ClassVar[int] = 168

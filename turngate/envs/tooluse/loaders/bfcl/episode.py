@@ -1,14 +1,14 @@
-"""An episode of BFCL: what the user says turn by turn, the agent's services, and beside them those of the gold calls.
+"""An episode of BFCL: the user's messages turn by turn, the agent's services, and beside them those of the gold calls.
 
-After each turn of the user BFCL asks three things, and the episode is won if they hold after every turn in which there
-are gold calls:
+After each turn of the user BFCL checks three conditions, and the episode is won if they hold after every turn in which
+there are gold calls:
 
 * the *state*: every public attribute of every service is as the gold calls of all turns so far leave it;
 * the *results*: each result of this turn's gold calls is among those of all calls of the agent so far, as often;
 * the agent called something at all.
 
-A turn without gold calls is one in which a function or a value is missing. BFCL 4 carries out what is called there and
-does not look at it until the next turn.
+A turn without gold calls is one in which a function or a value is missing. BFCL 4 carries out the calls there and does
+not check them until the next turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_STEPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserTurn:
-    """What the user says, the gold calls that serve them, and the functions that are offered from then on."""
+    """The user's message, the gold calls that serve it, and the functions that are offered from then on."""
 
     says: str
     gold: tuple[ToolCall, ...] = ()
@@ -35,8 +35,8 @@ class UserTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What a task begins with: the services by name, what they hold, whether they are filled up to give long results,
-    and what the user will say."""
+    """The start of a task: the services by name, their contents, whether they are filled up to give long results, and
+    the user's messages."""
 
     services: tuple[str, ...]
     config: Mapping[str, object]
@@ -46,7 +46,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnVerdict:
-    """What BFCL's checks say of one turn of the user. ``asked``: whether there are gold calls in it."""
+    """The results of BFCL's checks for one turn of the user. ``asked``: whether there are gold calls in it."""
 
     asked: bool
     state: bool
@@ -81,7 +81,7 @@ class BfclEpisode:
         self.marks = self.mine.marks()
 
     def call(self, call: ToolCall) -> tuple[str, bool, bool]:
-        """Make a call: its result, whether it is one, and whether it changed what is compared."""
+        """Make a call: its result, whether it succeeded, and whether it changed a compared attribute."""
         text, fine = self.mine.call(call.name, call.arguments)
         self.results[text] += 1
         self.calls += 1
@@ -89,7 +89,7 @@ class BfclEpisode:
         return text, fine, self.marks[0] != before[0]
 
     def end_turn(self) -> TurnVerdict:
-        """The agent is done with what the user said: how it did. The next turn begins, if there is one."""
+        """The agent is done with the user's message: the verdict. The next turn begins, if there is one."""
         verdict = TurnVerdict(
             asked=bool(self.turns[self.now].gold),
             state=not self.distance(),
@@ -117,7 +117,7 @@ class BfclEpisode:
         return self.mine.unlike(self.gold)
 
     def key(self) -> str:
-        """A text for all that decides what calls lead to: the services and the turn of the user."""
+        """A text for everything that results of calls depend on: the services and the turn of the user."""
         return f"{self.now} {' '.join(self.marks)}"
 
     def _play_gold(self) -> None:

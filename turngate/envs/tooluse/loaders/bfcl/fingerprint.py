@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 
 def fingerprint(attributes: Mapping[str, object]) -> str:
-    """A short text for what the attributes of a service hold. The classes of the wheel print what they hold, but for
-    times of the clock, which would differ with every run; a folder is told by what is in it and by its place."""
+    """A short text for the attributes of a service. The classes of the wheel print their contents, except clock times,
+    which would differ with every run; a folder is identified by its contents and its place."""
     words = (f"{name}={_spelt(value)}" for name, value in attributes.items())
     return hashlib.blake2b("\x1f".join(words).encode(errors="replace"), digest_size=8).hexdigest()
 

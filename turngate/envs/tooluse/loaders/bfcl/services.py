@@ -1,6 +1,6 @@
 """BFCL's simulated services: a few objects that an episode calls, compares and copies.
 
-The classes are the wheel's own, so calls lead to what they lead to there, also where a class is odd. Of the agent's
+The classes are the wheel's own, so calls have the same results as there, also where a class is odd. Of the agent's
 calls only functions that the docs describe arrive here, by name and with values; no text is ever evaluated.
 """
 
@@ -21,16 +21,16 @@ from turngate.errors import AgentFault
 MOST_FILES = 20_000
 """Files and folders that a file system may hold, each counted as often as it can be reached."""
 MOST_DEEP = 64
-"""Folders inside of each other: what walks through them is recursive."""
+"""Folders inside of each other; code that walks through them is recursive."""
 MOST_DIGITS = 100
 """Digits of a number for the calculator, and the most that a precision or an exponent may be."""
 _ERROR = "Error during execution: "
 _LOCK = threading.Lock()
-"""Some services set what the whole process shares, such as the precision of decimal numbers."""
+"""Some services set global state of the process, such as the precision of decimal numbers."""
 
 
 class Services:
-    """The objects of one episode. Raises whatever the wheel's classes raise for a configuration that does not fit."""
+    """The objects of one episode. Raises the errors of the wheel's classes for a configuration that does not fit."""
 
     def __init__(self, classes: Mapping[str, type], config: Mapping[str, object], *, long_context: bool) -> None:
         self._objects: dict[str, Any] = {}
@@ -43,7 +43,7 @@ class Services:
             self._functions |= dict.fromkeys(found, name)
 
     def call(self, function: str, arguments: Mapping[str, object]) -> tuple[str, bool]:
-        """The result of a function as BFCL's runner words it, and whether it is one.
+        """The result of a function as BFCL's runner words it, and whether the call succeeded.
 
         Raises AgentFault where the call makes a file system that nothing can walk through.
         """
@@ -62,7 +62,7 @@ class Services:
         return sum(mine.get(key) != theirs[key] for mine, theirs in pairs for key in theirs if key[:1] != "_")
 
     def marks(self) -> tuple[str, str]:
-        """Fingerprints of the attributes that BFCL compares, and of the others, on which what follows depends as well:
+        """Fingerprints of the attributes that BFCL compares, and of the others, on which later results depend as well:
         the present folder, the next random number."""
         public: dict[str, object] = {}
         private: dict[str, object] = {}
@@ -81,7 +81,7 @@ def _said(function: Callable[..., object], arguments: Mapping[str, object]) -> t
             except (TypeError, ValueError):
                 return str(result), "error" not in result
         return str(result), True
-    except Exception as error:  # the wheel's own code, which an agent feeds with what it cannot take
+    except Exception as error:  # the wheel's own code, whose error the agent's arguments may cause
         return f"{_ERROR}{error}", False
 
 

@@ -1,4 +1,4 @@
-"""What is read of the wheel ``bfcl-eval``: rows of tasks, docs of functions, simulated services, fixed texts.
+"""Contents of the wheel ``bfcl-eval``: rows of tasks, docs of functions, simulated services, fixed texts.
 
 The services are classes, imported as they are; of the rest of the wheel nothing is imported, because that needs
 dozens of packages in versions of their own.
@@ -93,7 +93,7 @@ def signatures(package: Path, service: str) -> Mapping[str, Sequence[str]]:
 
 @cache
 def text_of_new_functions(package: Path) -> str:
-    """What the user says when functions that were withheld are offered."""
+    """The user's message when functions that were withheld are offered."""
     return str(_module(package, _TEXTS).DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC)
 
 

@@ -1,8 +1,8 @@
-"""Code and data of somebody else's checkout, which is not installed: its modules are imported from the folder.
+"""Code and data of a third-party checkout, which is not installed: its modules are imported from the folder.
 
-Importing a module runs the checkout's own code. Packages that import far more than is wanted here (models, servers) are
-stood in for by empty ones, and what was imported leaves ``sys.modules`` again, so that an installed package of the same
-name is neither hidden nor replaced.
+Importing a module runs the checkout's own code. Packages that import far more than is needed here (models, servers) are
+replaced by empty ones, and the imported modules are removed from ``sys.modules`` again, so that an installed package of
+the same name is neither hidden nor replaced.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _imported(folder: Path, name: str, bare: Sequence[str]) -> ModuleType:
         raise ConfigError(
             f"'{name}' in '{folder}' needs '{missing}', which is not installed; pip install what the checkout needs"
         ) from None
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # third-party code
         raise ConfigError(f"'{name}' in '{folder}' cannot be imported: {error!r}") from error
     finally:
         _taken_out(root)
@@ -74,7 +74,7 @@ def read_table(path: Path) -> Mapping[str, object]:
 
 
 def read_json(path: Path) -> object:
-    """What a JSON file holds. Raises DataError."""
+    """The value in a JSON file. Raises DataError."""
     try:
         return json.loads(text_of(path))
     except ValueError as error:

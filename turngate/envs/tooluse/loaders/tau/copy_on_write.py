@@ -1,8 +1,8 @@
-"""Large tables of which an episode changes a few rows: what differs from how they were at first, and how to go back.
+"""Large tables of which an episode changes a few rows: the differences from the first tables, and how to go back.
 
-A state is what differs, leaf by leaf, so that a database of megabytes need not be copied for each call. The rows of a
-table are its entries if it is a dict, else it is one row. Rows are compared by their bytes: 1 is not 1.0, as it is not
-in the hashes by which tau-bench and tau2 compare databases.
+A state is the set of differences, leaf by leaf, so that a database of megabytes need not be copied for each call. The
+rows of a table are its entries if it is a dict, else it is one row. Rows are compared by their bytes: 1 is not 1.0, as
+it is not in the hashes by which tau-bench and tau2 compare databases.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Holder(Protocol):
 
 
 class Tables:
-    """How tables were at first. ``make`` builds a holder of them; one is kept, and never handed out."""
+    """The first tables. ``make`` builds a holder of them; one is kept, and never handed out."""
 
     def __init__(self, make: Callable[[], Holder]) -> None:
         self.make = make
@@ -75,7 +75,7 @@ class Tables:
         return {place: copy.deepcopy(_row(holder, place)) for place in self._changed(holder.plain())}
 
     def restore(self, holder: Holder, rows: Mapping[Place, object]) -> None:
-        """Make all rows as they were at first, but ``rows``, which ``taken`` gave."""
+        """Reset all rows to the first tables, except ``rows``, which ``taken`` gave."""
         for place in self._changed(holder.plain()):
             if place not in rows:
                 _put(holder, place, copy.deepcopy(_row(self._first, place)), self._first)

@@ -1,6 +1,7 @@
-"""The outcome of a tau task, graded as tau-bench and tau2-bench do: the product of what its reward basis names.
+"""The outcome of a tau task, graded as tau-bench and tau2-bench do: the product of the checks that its reward basis
+names.
 
-What they pay, this pays: it asks neither for the frame (see ``watch.py``) nor for calls that only look. Where they are
+It pays what they pay: it asks neither for the frame (see ``watch.py``) nor for calls that only look. Where they are
 lenient, the evidence says so, and the rubric ``tau_strict`` asks for more.
 """
 
@@ -39,7 +40,8 @@ class WantedCall(BaseModel):
     compare: tuple[str, ...] | None = None
 
     def is_met_by(self, call: ToolCall) -> bool:
-        """Whether ``call`` counts as this one. With no ``compare``, what the agent leaves out is not asked for."""
+        """Whether ``call`` counts as this one. Without ``compare``, arguments that the agent leaves out do not
+        count."""
         names = tuple(call.arguments) if self.compare is None else self.compare
         if call.name != self.name:
             return False
@@ -49,7 +51,7 @@ class WantedCall(BaseModel):
 
 
 class TauGoal(Goal):
-    """What tau-bench and tau2-bench pay for: 1 if everything in ``basis`` holds and the agent or the user ended it."""
+    """The reward of tau-bench and tau2-bench: 1 if everything in ``basis`` holds and the agent or the user ended it."""
 
     type: Literal["tau_bench"] = "tau_bench"
     frame: ClassVar[bool] = False
@@ -57,8 +59,8 @@ class TauGoal(Goal):
     """DB: the tables end as the gold calls leave them. COMMUNICATE: each of ``tells`` was said. ENV_ASSERTION: all
     assertions hold. ACTION: each of ``wanted`` was called. Nothing: an episode that was ended is won."""
     tells: tuple[str, ...] = ()
-    """What has to be part of something that the agent said, regardless of case, of commas in what was said, and of how
-    a letter or digit is encoded (``one_form``)."""
+    """Texts that have to be part of the agent's messages, regardless of case, of commas in them, and of how a letter or
+    digit is encoded (``one_form``)."""
     wanted: tuple[WantedCall, ...] = Field(())
     """The calls that ACTION wants."""
 
@@ -75,7 +77,7 @@ class TauGoal(Goal):
 
     @property
     def gold_answer(self) -> str:
-        """All that has to be said."""
+        """All texts of ``tells``."""
         return " ".join(self.tells)
 
     def _told(self, finish: Finish) -> bool:

@@ -1,4 +1,4 @@
-"""Tasks of tau-bench and tau2-bench that are known to be wrong: why, and who says so."""
+"""Tasks of tau-bench and tau2-bench that are known to be wrong: why, and by which source."""
 
 from __future__ import annotations
 

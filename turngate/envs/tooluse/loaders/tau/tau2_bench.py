@@ -1,8 +1,8 @@
 """A checkout of tau2-bench (https://github.com/sierra-research/tau2-bench): its tables, its tools and its tasks.
 
 Tables, policies and tasks are read as data. A domain's toolkit and the classes of its tables are imported: they are the
-checkout's own code, and need what the checkout needs for them. Tasks in which the user acts with tools of their own,
-that begin in the middle of a talk, or that a model has to judge are not played here; see ``why_not``.
+checkout's own code, and need its dependencies. Tasks in which the user acts with tools of their own, that begin in the
+middle of a talk, or that a model has to judge are not played here; see ``why_not``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SidedCall(KitCall):
 
 
 class Criteria(BaseModel):
-    """What a task is graded by."""
+    """The grading criteria of a task."""
 
     model_config = _ROWS
     actions: tuple[Tau2Action, ...] | None = None
@@ -66,7 +66,7 @@ class Criteria(BaseModel):
 
 
 class FirstData(BaseModel):
-    """What tables hold beside the domain's."""
+    """Contents of tables beside the domain's."""
 
     model_config = _ROWS
     agent_data: Mapping[str, object] | None = None
@@ -83,7 +83,7 @@ class FirstState(BaseModel):
 
 
 class UserScenario(BaseModel):
-    """What the user is told."""
+    """The instructions of the user."""
 
     model_config = _ROWS
     persona: str | None = None
@@ -254,7 +254,7 @@ class Tau2Toolkit:
                 self._kit.update_db(dict(start.data))
             for one in start.setup:
                 getattr(self._kit, one.func_name)(**one.arguments)
-        except Exception as error:  # somebody else's code
+        except Exception as error:  # third-party code
             raise ConfigError(f"the task's first state cannot be brought about: {error}") from error
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
@@ -265,7 +265,7 @@ class Tau2Toolkit:
         """See ``Toolkit.holds``. One that raises does not hold."""
         try:
             found = getattr(self._kit, assertion.func_name)(**assertion.arguments)
-        except Exception:  # of what the agent left behind, which the assertion cannot take
+        except Exception:  # for a state of the agent's that the assertion cannot handle
             return False
         return bool(found) == assertion.assert_value
 

@@ -32,7 +32,7 @@ _LOOKING_TOO = ("calculate", "think", TRANSFER)
 
 
 class BenchAction(BaseModel):
-    """A gold call. ``arguments``: what the checkout calls ``kwargs``."""
+    """A gold call. ``arguments``: the ``kwargs`` of the checkout."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     name: str

@@ -41,9 +41,9 @@ class TauSource(ToolTaskSource):
     domain: str
     """Which of its domains, such as retail."""
     user: SimulatedUser = ScriptedUser()
-    """Who the agent talks with: a model; or "nobody", to replay gold calls. A scripted user is refused."""
+    """The simulated user: a model; or "nobody", to replay gold calls. A scripted user is refused."""
     known_wrong: Literal["keep", "drop"] = "keep"
-    """What becomes of tasks that are known to be wrong: they are played and named in a warning, or left out."""
+    """Whether tasks that are known to be wrong are played and named in a warning (keep), or left out (drop)."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a user who cannot play instructions."""
@@ -152,8 +152,8 @@ class Tau2(TauSource):
 
 
 def _basis(criteria: tau2_bench.Criteria) -> tuple[Basis, ...]:
-    """What counts: without gold calls and assertions the originals do not look at the tables, and a judge without
-    assertions says yes."""
+    """The basis that counts: without gold calls and assertions the originals do not look at the tables, and a judge
+    without assertions says yes."""
     unseen = criteria.actions is None and criteria.env_assertions is None
     skipped = ("NL_ASSERTION", *(("DB", "ENV_ASSERTION") if unseen else ()))
     return tuple(name for name in criteria.reward_basis if name not in skipped)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The world of a tau task: somebody else's tools on somebody else's tables, and a user who plays free instructions."""
+"""The world of a tau task: tools and tables of a checkout, and a simulated user with free instructions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from turngate.tools.tool import Tool, named_apart
 from turngate.types import JSON, ToolCall
 
 MOST_SUM = 200
-"""Most characters of what an agent has calculated: the checkouts' calculators evaluate it as Python."""
+"""Most characters of an expression for the calculator: the checkouts evaluate it as Python."""
 
 
 class KitCall(BaseModel):
@@ -39,7 +39,7 @@ class KitCall(BaseModel):
 
 
 class TauStart(BaseModel):
-    """How a task begins. ``data``: what its tables hold beside the domain's; ``setup``: calls after that."""
+    """How a task begins. ``data``: contents of its tables beside the domain's; ``setup``: calls after that."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     instructions: str = ""
@@ -56,7 +56,7 @@ class Toolkit(Protocol):
     ends_with: frozenset[str]
     """Tools whose call ends the episode."""
     reads_count: bool
-    """Whether what a tool that only looks has changed counts too; if not, the tables are not compared after it."""
+    """Whether changes by a tool that only reads count too; if not, the tables are not compared after it."""
 
     def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
         """Put the tables into the state in which a task begins, or into that of ``rows``, which ``Tables.taken`` gave.
@@ -66,7 +66,7 @@ class Toolkit(Protocol):
         ...
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
-        """The text of a call. Whatever it raises is an error that the agent reads."""
+        """The text of a call. Its exceptions are errors that the agent reads."""
         ...
 
     def holds(self, assertion: KitCall) -> bool:
@@ -83,7 +83,7 @@ class TauWorld(ToolWorld):
     """Base of the worlds whose tools a checkout has. A subclass sets ``type`` and writes ``toolkit``."""
 
     user: SimulatedUser = ScriptedUser()
-    """Who the agent talks with: a model, or nobody for replaying gold calls."""
+    """The simulated user: a model, or "nobody" for replaying gold calls."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a user who cannot play instructions."""
@@ -157,7 +157,7 @@ class OpenTau:
             self._state = None
         try:
             text = self._toolkit.call(tool.name, written)
-        except Exception as error:  # somebody else's code, which an agent feeds with what it cannot take
+        except Exception as error:  # third-party code, whose error the agent's arguments may cause
             return CallReply(text=f"Error: {error}", ok=self._lenient, ends=ends)
         return CallReply(text=text, ok=self._lenient or not text.startswith("Error"), ends=ends)
 

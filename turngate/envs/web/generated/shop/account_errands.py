@@ -1,4 +1,4 @@
-"""Families of tasks about what a customer has already: addresses, the cart, and orders that go back."""
+"""Families of tasks about a customer's existing data: addresses, the cart, and orders that go back."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def edit_cart(scene: ShopScene, possible: bool) -> TaskDraft | None:
 
 
 def order_cart(scene: ShopScene, possible: bool) -> TaskDraft | None:
-    """What is in the cart is ordered, often without one line. Impossible: that line is not in the cart, or it goes to
-    an address that is not there."""
+    """The cart is ordered, often without one line. Impossible: that line is not in the cart, or it goes to an address
+    that is not there."""
     rng = scene.rng
     account, variants = _with_cart(scene)
     labels_ = {one.label: one.id for one in account.addresses}
@@ -174,11 +174,11 @@ def return_line(scene: ShopScene, possible: bool) -> TaskDraft | None:
     return TaskDraft(text=text, goal=goal, plan=(*look, *steps, plans.FINISHED), account=account)
 
 
-# --- what they are made of --------------------------------------------------------------------------------------------
+# --- their parts ------------------------------------------------------------------------------------------------------
 
 
 def _with_cart(scene: ShopScene) -> tuple[ShopAccount, list[tuple[CartLine, Variant]]]:
-    """The account with something in its cart, and what that is."""
+    """The account with a filled cart, and its lines."""
     cart = scene.accounts.cart()
     account = scene.account.model_copy(update={"cart": cart})
     return account, [(line, scene.goods.variant(line.variant)) for line in cart]

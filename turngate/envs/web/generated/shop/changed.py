@@ -1,4 +1,4 @@
-"""What an episode changed in the shop's database: rows against rows, and which of the changes a right end has."""
+"""An episode's changes of the shop's database: rows against rows, and which of the changes a right end has."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ class RowChanges:
             self.left.pop((table, id_), None)
 
     def allow_cart(self) -> None:
-        """The lines of the customer's cart are compared by what they hold, not by their ids."""
+        """The lines of the customer's cart are compared by their contents, not by their ids."""
         for (table, id_), change in [*self.left.items()]:
             rows = [row for row in (change.before, change.after) if row is not None]
             if table == "cart_lines" and all(row["user_id"] == self.user for row in rows):
                 self.allow(table, id_)
 
     def allow_stock(self) -> None:
-        """Stock that went down by what was ordered follows from the orders, which are looked at themselves."""
+        """Stock that orders reduced follows from the orders, which are compared themselves."""
         sold: dict[int, int] = {}
         for row in self.new("order_lines").values():
             sold[int(row["variant_id"])] = sold.get(int(row["variant_id"]), 0) + int(row["quantity"])
@@ -82,7 +82,7 @@ class RowChanges:
 
 
 def differences(start: Contents, now: Contents) -> dict[Key, RowChange]:
-    """Every row that is new, gone or reads otherwise, in any table; what is only drafted of a checkout is no change."""
+    """Every row that is new, gone or reads otherwise, in any table; a draft of a checkout is no change."""
     found: dict[Key, RowChange] = {}
     for table in (start.keys() | now.keys()) - {DRAFTS}:
         before, after = start.get(table, {}), now.get(table, {})

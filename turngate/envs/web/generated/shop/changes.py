@@ -1,5 +1,5 @@
-"""What a customer can change in the shop. Each change is made whole or not at all, and checked against the database:
-prices, stock and whose something is never come from a form."""
+"""The changes that a customer can make in the shop. Each change is made whole or not at all, and checked against the
+database: prices, stock and whose something is never come from a form."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FIRST_NUMBER = 1000
 
 
 class Refused(Exception):
-    """The shop does not do what a form asks for; the page shows the message."""
+    """The shop refuses the request of a form; the page shows the message."""
 
 
 class Missing(Exception):
-    """What a request is about does not exist, or is another customer's."""
+    """The object of a request does not exist, or is another customer's."""
 
 
 def add_to_cart(db: sqlite3.Connection, user: int, product: int, options: Mapping[str, str], quantity: int) -> None:
@@ -60,7 +60,7 @@ def choose_checkout(db: sqlite3.Connection, user: int, address: int, delivery: s
 
 
 def place_order(db: sqlite3.Connection, user: int) -> str:
-    """Order what is in the cart as the checkout was filled in, and return the number of the order. Raises Refused."""
+    """Order the cart as the checkout was filled in, and return the number of the order. Raises Refused."""
     with transaction(db):
         chosen, items = queries.draft(db, user), queries.cart(db, user)
         to = queries.address(db, user, chosen["address_id"]) if chosen else None

@@ -13,7 +13,7 @@ NEW = "new"
 
 
 def cart(visit: Visit, error: str = "") -> Answer:
-    """What is in the cart."""
+    """Show the cart."""
     html = customer_pages.cart(visit.viewer, queries.cart(visit.db, visit.user), error)
     return Page(kind="cart", html=html, error=error)
 
@@ -74,7 +74,7 @@ def review(visit: Visit, error: str = "") -> Answer:
 
 
 def place(visit: Visit) -> Answer:
-    """Order what is in the cart."""
+    """Order the cart."""
     try:
         number = changes.place_order(visit.db, visit.user)
     except changes.Refused as refused:
@@ -89,7 +89,7 @@ def account(visit: Visit) -> Answer:
 
 
 def address(visit: Visit, error: str = "") -> Answer:
-    """The form of an address, with what was written into it or what is known."""
+    """The form of an address, filled with the customer's input or the stored address."""
     id_ = None if visit.path["address"] == NEW else _id(visit, "address")
     fields: Mapping[str, str] = visit.fields
     if id_ is not None and not error:

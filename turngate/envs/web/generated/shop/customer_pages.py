@@ -29,7 +29,7 @@ ADDRESS_FIELDS = {"label": labels.LABEL, "street": labels.STREET, "postcode": la
 
 
 def cart(viewer: Viewer, items: Sequence[OrderItem], error: str = "") -> Html:
-    """What is in the cart."""
+    """The page of the cart."""
     if not items:
         return framed("Your cart", viewer, alert(error), tag("p", "Your cart is empty."))
     rows = [(link(f"/products/{one.product}", one.name), labels.money(one.price_cents), _amount(viewer, one),
@@ -110,7 +110,7 @@ def address_form(viewer: Viewer, id_: int | None, fields: Mapping[str, str], err
 
 
 def order(viewer: Viewer, row: sqlite3.Row, items: Sequence[OrderItem], now: str, *, thanks: bool = False) -> Html:
-    """An order, with what of it can be sent back. ``thanks``: it was placed just now."""
+    """An order, with its lines that can be returned. ``thanks``: it was placed just now."""
     facts: dict[str, Child] = {
         "Date": labels.day(row["placed_on"]),
         "Status": row["status"],

@@ -1,4 +1,4 @@
-"""What the shop adds to the evidence of ``turngate/Web-v1``: facts from its database, never from what a page says."""
+"""The shop's additions to the evidence of ``turngate/Web-v1``: facts from its database, never from what a page says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page sends, read strictly: a query or a form is pairs of short texts in UTF-8, each name once."""
+"""The input of a page, read strictly: a query or a form is pairs of short texts in UTF-8, each name once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Malformed(Exception):
 def fields_of(sent: bytes) -> dict[str, str]:
     """Name → value, with single blanks between its words.
 
-    Raises Malformed for what is too long, not UTF-8, wrongly escaped, has control characters or says a name twice.
+    Raises Malformed for input that is too long, not UTF-8, wrongly escaped, has control characters or a name twice.
     """
     if len(sent) > MOST_BYTES:
         raise Malformed("it is too long")

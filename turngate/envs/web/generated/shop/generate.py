@@ -117,5 +117,5 @@ class ShopTasks:
 
 
 def _token(rng: SeededRandom) -> str:
-    """A text that nobody guesses."""
+    """A text that cannot be guessed."""
     return "".join(rng.pick("bcdfghjkmnpqrstvwxz23456789") for _ in range(24))

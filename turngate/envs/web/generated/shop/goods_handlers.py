@@ -31,7 +31,7 @@ def results(visit: Visit) -> Answer:
 
 
 def read_filters(fields: Mapping[str, str], categories: list[str]) -> tuple[queries.Filters, str]:
-    """The filters of a search, and what is wrong with them."""
+    """The filters of a search, and the error in them."""
     low, high = (cents(fields[name]) if name in fields else None for name in ("min_price", "max_price"))
     if any(name in fields and value is None for name, value in (("min_price", low), ("max_price", high))):
         return queries.Filters(), "Write prices as 12 or 12.50."

@@ -46,7 +46,7 @@ class Grade:
 
     @property
     def solved(self) -> bool:
-        """The goal is reached, nothing else changed, and the agent did not say the contrary of what is so."""
+        """The goal is reached, nothing else changed, and the agent did not state the contrary."""
         return self.goal_reached and self.frame_kept and self.said_impossible is not self.possible
 
 
@@ -77,7 +77,7 @@ def said_impossible(answer: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """One right end, compared with what is there."""
+    """One right end, compared with the actual end."""
 
     right: Sequence[bool]
     wrong: tuple[str, ...]
@@ -112,7 +112,8 @@ def _compared(task: ShopTask, end: End, goods: ShopCatalogue, start: Contents, n
 def _order(
     task: ShopTask, wanted: WantedOrder, goods: ShopCatalogue, changes: RowChanges, wrong: list[str]
 ) -> list[bool]:
-    """What of the wanted order the new one has; the first is that there is one. Of several the best counts."""
+    """Which parts of the wanted order the new one has; the first is its existence. Of several orders the best
+    counts."""
     wants = task.goal.wants
     placed = changes.new_orders()
     if not placed:
@@ -130,7 +131,7 @@ def _order(
 def _placed(
     task: ShopTask, id_: int, wanted: WantedOrder, wants: Sequence[Want], goods: ShopCatalogue, changes: RowChanges
 ) -> tuple[list[bool], list[str]]:
-    """What of the wanted order the order ``id_`` has, and what is wrong with it."""
+    """Which parts of the wanted order the order ``id_`` has, and its errors."""
     row, lines = changes.now["orders"][id_], changes.lines_of(id_)
     right: list[bool] = []
     wrong: list[str] = []
@@ -155,13 +156,13 @@ def _placed(
 
 
 def _choices(wanted: WantedOrder) -> dict[str, str | int]:
-    """Column of an order → what it has to be, of what the goal does not leave open."""
+    """Column of an order → its required value, for columns that the goal does not leave open."""
     all_ = {"address_id": wanted.address, "delivery": wanted.delivery, "payment": wanted.payment}
     return {column: value for column, value in all_.items() if value is not None}
 
 
 def _nearest(want: Want, free: Mapping[int, int], goods: ShopCatalogue) -> Variant | None:
-    """What was bought in place of ``want``: of what is left, the one of which most conditions hold."""
+    """The line that was bought for ``want``: of the remaining lines, the one for which most conditions hold."""
     left = [goods.variant(one) for one in free]
     return max(left, key=lambda one: (sum(conditions(want, one)), -one.id), default=None)
 
@@ -182,7 +183,7 @@ def _honest(task: ShopTask, row: Row, lines: Sequence[Row], goods: ShopCatalogue
 
 
 def _returns(task: ShopTask, wanted: WantedReturn, changes: RowChanges, wrong: list[str]) -> list[bool]:
-    """What of the wanted return was requested: something, the line, the quantity, the reason."""
+    """Which parts of the wanted return were requested: any return, the line, the quantity, the reason."""
     rows = changes.new("returns")
     mine = {id_: row for id_, row in rows.items() if row["order_line_id"] == wanted.order_line}
     exact = {id_: row for id_, row in mine.items() if row["reason"] == wanted.reason}
@@ -212,8 +213,8 @@ def _default_address(task: ShopTask, wanted: int, changes: RowChanges) -> bool:
 
 
 def _cart(task: ShopTask, end: End, changes: RowChanges, wrong: list[str]) -> list[bool]:
-    """Which lines of the cart that have to change are as wanted. On the way to an order the cart may hold what is going
-    to be ordered."""
+    """Which lines of the cart that have to change are as wanted. On the way to an order the cart may hold the lines
+    that will be ordered."""
     before, now = changes.cart(changes.start), changes.cart(changes.now)
     wanted = before if end.cart is None else as_cart(end.cart)
     ordered = end.order.lines if end.order else ()
@@ -235,7 +236,7 @@ def _cart(task: ShopTask, end: End, changes: RowChanges, wrong: list[str]) -> li
 
 
 def _webshop(task: ShopTask, goods: ShopCatalogue, start: Contents, now: Contents) -> float | None:
-    """WebShop's reward of a task that buys one product: for what was bought of it, 0 for nothing."""
+    """WebShop's reward of a task that buys one product: for the bought product, 0 without one."""
     order = task.goal.ends[0].order
     if order is None or len(task.goal.wants) != 1:
         return None

@@ -37,7 +37,7 @@ def in_words(step: PlanStep) -> str:
 
 
 def _elements(steps: list[PlanStep]) -> str:
-    """What is used, links left out: their names tell the product."""
+    """The used elements without links, whose names tell the product."""
     roles = [step.role if step.role == "link" else f'{step.role} "{step.name}"' for step in steps]
     return f"Next you use: {', '.join(roles)}."
 

@@ -1,4 +1,4 @@
-"""The pages of goods: frame, home, search results, product, and what is shown instead of a page."""
+"""The pages of goods: frame, home, search results, product, and error pages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Viewer:
 
     @property
     def csrf(self) -> str:
-        """The token that forms carry; "" for nobody, whose forms are refused anyway."""
+        """The token that forms carry; "" for a visitor who is not signed in, whose forms are refused anyway."""
         return self.user["csrf"] if self.user else ""
 
 
@@ -147,7 +147,7 @@ def option_field(name: str) -> str:
 
 
 def notice(title: str, viewer: Viewer, text: str) -> Html:
-    """What is shown instead of a page that there is not."""
+    """The error page for an address without a page."""
     return framed(title, viewer, tag("p", text, role="alert"))
 
 

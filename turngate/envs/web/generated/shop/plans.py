@@ -45,7 +45,7 @@ def search(words: str) -> list[PlanStep]:
 
 
 def narrowed(sort: str, min_rating: int | None) -> list[PlanStep]:
-    """Sort what was found, and leave out what is rated lower."""
+    """Sort the results, and leave out products with a lower rating."""
     steps = [] if min_rating is None else [chosen(labels.MIN_RATING, rating_choice(min_rating))]
     return [*steps, chosen(labels.SORT_BY, labels.SORTS[sort]), button(labels.APPLY)]
 

@@ -1,4 +1,4 @@
-"""What the shop's pages read from the database. Whatever a customer wrote is passed as a parameter, never as SQL."""
+"""The shop's database queries for its pages. A customer's text is always passed as a parameter, never as SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ORDER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What is searched for. ``words``: each of them begins a word of the product's name, category or attributes."""
+    """A search. ``words``: each of them begins a word of the product's name, category or attributes."""
 
     words: tuple[str, ...] = ()
     category: str = ""
@@ -191,7 +191,7 @@ def address(db: sqlite3.Connection, user: int, id_: int) -> sqlite3.Row | None:
 
 
 def draft(db: sqlite3.Connection, user: int) -> sqlite3.Row | None:
-    """What the customer has chosen in the checkout; None: nothing yet."""
+    """The customer's choices in the checkout; None: none yet."""
     row: sqlite3.Row | None = db.execute("SELECT * FROM checkouts WHERE id = ?", (user,)).fetchone()
     return row
 

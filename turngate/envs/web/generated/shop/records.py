@@ -1,4 +1,4 @@
-"""What a shop's task is made of, as models that are stored in ``Task.private``: the account, the goal, the plan."""
+"""The parts of a shop's task, as models that are stored in ``Task.private``: the account, the goal, the plan."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PastOrder(ShopRecord):
 
 
 class ShopAccount(ShopRecord):
-    """A customer, with what they have ordered, sent back and put into the cart so far."""
+    """A customer, with their orders, returns and cart so far."""
 
     id: int
     name: str
@@ -91,11 +91,11 @@ class ShopAccount(ShopRecord):
     cart: tuple[CartLine, ...] = ()
 
 
-# --- what is wanted ---------------------------------------------------------------------------------------------------
+# --- wishes -----------------------------------------------------------------------------------------------------------
 
 
 class Want(ShopRecord):
-    """What an instruction says about something to buy. A price is below ``below_cents``; ratings are tenths."""
+    """The conditions of an instruction on one product. A price is below ``below_cents``; ratings are tenths."""
 
     kind: str
     name: str = ""
@@ -156,7 +156,7 @@ class ShopGoal(ShopRecord):
 
 class PlanStep(ShopRecord):
     """One step of a plan, in the words of the page. ``role`` and ``name``: of the element in the accessibility tree.
-    ``value``: what is filled in, the option that is chosen by its text, or the answer."""
+    ``value``: the text to fill in, the option that is chosen by its text, or the answer."""
 
     kind: Literal["fill", "select", "click", "answer"]
     role: Literal["searchbox", "textbox", "spinbutton", "combobox", "radio", "button", "link", ""] = ""
@@ -185,7 +185,7 @@ class ShopTask(ShopRecord):
 
 
 def shop_task(task: Task) -> ShopTask:
-    """What ``Task.private`` holds for the shop. Raises ConfigError if it is no task of the shop."""
+    """The ``Task.private`` of a shop task. Raises ConfigError if it is no task of the shop."""
     if PRIVATE_KEY not in task.private:
         raise ConfigError(f"task '{task.id}' is no task of the shop: its private part has no '{PRIVATE_KEY}'")
     return ShopTask.model_validate_json(task.private[PRIVATE_KEY])

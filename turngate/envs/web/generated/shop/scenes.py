@@ -1,4 +1,4 @@
-"""What a family of tasks begins with, and what it makes of it."""
+"""The data that a family of tasks starts from, and its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ShopScene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
-    """A task in the making: what is asked for, the goal, the steps to it, and the account it begins with."""
+    """A task in the making: the instruction, the goal, the steps to it, and the account at its start."""
 
     text: str
     goal: ShopGoal

@@ -77,7 +77,7 @@ class ShopSite:
         return grade(self.task, self._start, contents(self._db), answer)
 
     def distance(self) -> int:
-        """How much of the goal is missing now, counting what is in the cart and the checkout; see ``grading``."""
+        """How much of the goal is missing now, counting the cart and the checkout; see ``grading``."""
         return distance(self.task, self._start, contents(self._db, MUTABLE))
 
     def state(self) -> str:
@@ -99,7 +99,7 @@ class ShopSite:
 
 
 def _answered(scope: dict[str, Any], body: bytes) -> SiteResponse:
-    """What the application sends for one request."""
+    """The application's response to one request."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:

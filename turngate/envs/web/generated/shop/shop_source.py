@@ -11,7 +11,7 @@ from turngate.envs.web.generated.shop.records import Family
 
 
 class ShopSource(TaskSourcePart):
-    """Endless errands in a made-up web shop: buying, comparing, the cart, addresses, returns, and what is impossible.
+    """Endless errands in a made-up web shop: buying, comparing, the cart, addresses, returns, and impossible ones.
     Splits: train and heldout (other products, customers and streets)."""
 
     type: Literal["shop"] = "shop"

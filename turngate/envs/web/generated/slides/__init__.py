@@ -1,1 +1,1 @@
-"""Slides that the agent writes as HTML: endless instructions, and what is measured of the page that was drawn."""
+"""Slides that the agent writes as HTML: endless instructions, and measurements of the drawn page."""

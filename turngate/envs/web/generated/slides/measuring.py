@@ -1,4 +1,4 @@
-"""Measures the slide that is shown: its words, where they lie, and what of them can be seen in its image."""
+"""Measures the slide that is shown: its words, their places, and how much of them can be seen in its image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlideMeasure:
-    """What was measured.
+    """The measurements.
 
     ``foreign``: elements that a slide must not have; with one of them nothing else is measured. ``outgrown_px``: by how
     much the content of an element, or of the page, is larger than its box. ``tables``: of each, rows of cells of
@@ -69,7 +69,7 @@ def _measured(session: BrowserSession) -> SlideMeasure:
     found: Mapping[str, Any] = session.evaluate("turngateSlide.texts()")
     if found["foreign"]:
         return SlideMeasure(foreign=tuple(found["foreign"]))
-    name = json.dumps(f"tg-{secrets.token_hex(12)}")  # a secret: rules of the page for it would show what is hidden
+    name = json.dumps(f"tg-{secrets.token_hex(12)}")  # a secret: page rules for it could show hidden text
     shown = session.screenshot()
     session.evaluate(f"turngateSlide.hide({name})")
     hidden = session.screenshot()

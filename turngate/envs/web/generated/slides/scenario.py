@@ -20,7 +20,7 @@ MOST_CHARS = 20_000
 
 
 class SlideScenario:
-    """See ``WebScenario``. What counts is the slide that was written last."""
+    """See ``WebScenario``. The last slide counts."""
 
     goal = (
         "Write a slide as one HTML document; you see how it is drawn, may write it anew, and then answer \"done\". The "
@@ -46,13 +46,13 @@ class SlideScenario:
         return f"{self._prompt}\nThe window is {width} px wide and {height} px high."
 
     def write(self, session: BrowserSession, text: str) -> str:
-        """Draw the document in place of the slide, and say what is wrong with its layout.
+        """Draw the document in place of the slide, and name the faults of its layout.
 
         Raises PageProblem for a document that is not drawn, and AgentFault for one that breaks the page.
         """
         if len(text) > MOST_CHARS:
             raise PageProblem(f"the document has {len(text)} characters; a slide has {MOST_CHARS} at most")
-        if "shadowroot" in text.casefold():  # what is in a closed one could be seen and not be measured
+        if "shadowroot" in text.casefold():  # text in a closed one would be visible but not measurable
             raise PageProblem("a slide has no shadow roots")
         self._site.html = text
         self._grade, self._new = None, True
@@ -62,7 +62,7 @@ class SlideScenario:
         return f"layout: {'; '.join(faults)}" if faults else "layout: no faults"
 
     def after_turn(self, session: BrowserSession) -> Iterable[Evidence]:
-        """What was measured, in turns in which a slide was written."""
+        """The measurements, in turns in which a slide was written."""
         if self._new and self._grade is not None:
             yield from facts_of(self._grade)
         self._new = False
@@ -72,7 +72,7 @@ class SlideScenario:
         return None
 
     def state(self) -> str:
-        """The document as it was written: what the page shows is not all of it."""
+        """The document as it was written, of which the page shows only a part."""
         return self._site.html
 
     def at_end(self, session: BrowserSession, answer: str | None) -> Iterable[Evidence]:

@@ -1,8 +1,8 @@
 """Pages with few problems: for each problem the first seed that gives it, of the seeds 0 to 199.
 
-Two seeds give the same problem if question, text and fields of the page are the same when it begins; where things lie
-and which colours they have is left aside. Pages that are not here had a new problem nearly every time, or problems that
-only a picture tells apart.
+Two seeds give the same problem if question, text and fields of the page are the same when it begins; positions and
+colours are ignored. Pages that are not here had a new problem nearly every time, or problems that only a picture tells
+apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of each page of the wheel: what a right answer gets, what a wrong one can, and which need eyes.
+"""Facts about each page of the wheel: the raw reward of right and wrong answers, and which pages need screenshots.
 
 Found by reading the calls of ``endEpisode`` in each page, and by playing.
 """
@@ -30,14 +30,15 @@ NO_ORACLE: dict[str, str] = {
 """Pages that no oracle plays, and why."""
 
 CLOSE = 0.9
-"""From this on an answer counts as right whose raw reward says how near it is: about three pixels, or five degrees."""
+"""Raw reward from which an answer counts as right where the reward says how near it is: about three pixels, or five
+degrees."""
 
 FULL: dict[str, float] = {
     **dict.fromkeys(("bisect-angle", "circle-center", "find-midpoint", "right-angle"), CLOSE),
     **dict.fromkeys(("chase-circle", "draw-circle", "draw-line", "use-colorwheel", "use-colorwheel-2"), CLOSE),
     "moving-items": 0.8,
 }
-"""What a right answer gets where it is not 1. moving-items: nine of ten circles."""
+"""The raw reward of a right answer where it is not 1. moving-items: nine of ten circles."""
 
 PAID_WRONG: dict[str, str] = {
     "ascending-numbers": "a wrong number after n right ones: n / 5",
@@ -71,7 +72,7 @@ EYES = frozenset(
     "drag-cube drag-shapes drag-shapes-2 drag-single-shape draw-circle draw-line find-midpoint hot-cold hover-shape "
     "identify-shape moving-items number-checkboxes right-angle simon-says use-colorwheel-2 visual-addition".split()
 )
-"""Pages on which what matters has no name in the accessibility tree: canvas, drawing, colour or picture."""
+"""Pages whose relevant content has no name in the accessibility tree: canvas, drawing, colour or picture."""
 
 TWO_HALVES = frozenset(
     "click-checkboxes-transfer click-test-transfer email-inbox-forward-nl email-inbox-forward-nl-turk "
@@ -82,11 +83,11 @@ TWO_HALVES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFacts:
-    """What is known of a page.
+    """Facts about a page.
 
-    ``no_oracle``: why no oracle plays it, "" if one does. ``needs_eyes``: whether only a screenshot shows what matters.
-    ``full``: the raw reward from which an answer is right. ``paid_wrong``: which wrong answers have a positive raw
-    reward, "" if none. ``two_halves``: whether it has a mode "test".
+    ``no_oracle``: why no oracle plays it, "" if one does. ``needs_eyes``: whether only a screenshot shows the relevant
+    content. ``full``: the raw reward from which an answer is right. ``paid_wrong``: which wrong answers have a positive
+    raw reward, "" if none. ``two_halves``: whether it has a mode "test".
     """
 
     name: str

@@ -53,7 +53,7 @@ class MiniwobSite:
         self._root = html_folder().resolve()
 
     def answer(self, request: SiteRequest) -> SiteResponse:
-        """The file, 404 for what is not a file of the wheel, 405 for other methods."""
+        """The file, 404 for anything but a file of the wheel, 405 for other methods."""
         if request.method not in ("GET", "HEAD"):
             return _says(405, "only GET and HEAD", {"allow": "GET, HEAD"})
         found = self._file(request.url)

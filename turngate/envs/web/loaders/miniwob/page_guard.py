@@ -1,8 +1,8 @@
 """How an episode of a page begins and how its result is read: a script that the site adds to the pages' own core.js.
 
-It holds four things that the pages leave open. An episode begins only by ``begin``: the cover "START", which a page
-shows after loading and after its end, starts nothing. The first end counts, and nothing that happens later changes it.
-Seconds play no part: no time-out, no decay, no clock on the page. And the last reward is not written on the page.
+It enforces four rules that the pages lack. An episode begins only by ``begin``: the cover "START", which a page shows
+after loading and after its end, starts nothing. The first end counts, and no later event changes it. Seconds play no
+part: no time-out, no decay, no clock on the page. And the last reward is not written on the page.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ GUARD = """
 """
 
 READ = "typeof core === 'object' && core.turngate ? core.turngate.read() : null"
-"""JavaScript expression whose value ``PageReading.of`` understands; null on what is none of the pages."""
+"""JavaScript expression whose value ``PageReading.of`` understands; null on any other page."""
 
 
 def begin(seed: int) -> str:
@@ -64,8 +64,8 @@ def begin(seed: int) -> str:
 class PageReading:
     """The state of a page's episode.
 
-    ``begun``: false after the page was left or loaded anew, where its result is lost. ``raw``: the page's own reward in
-    [-1, 1], None until the episode is done. ``fields``: what some pages say of their question beside the text.
+    ``begun``: false after the page was left or reloaded, where its result is lost. ``raw``: the page's own reward in
+    [-1, 1], None until the episode is done. ``fields``: parts of the question that some pages give beside the text.
     """
 
     begun: bool

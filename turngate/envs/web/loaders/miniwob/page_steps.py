@@ -1,4 +1,4 @@
-"""What an oracle sees of a page, and what it does: one small action at a time, as a person would."""
+"""An oracle's view of a page and its actions: one small action at a time, as a person would act."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Oracle: TypeAlias = Callable[[Look], Iterator[PageStep]]
 
 
 class NoAnswer(Exception):
-    """The page does not show what the oracle needs, so that it cannot go on."""
+    """The page lacks something that the oracle needs, so it cannot go on."""
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def wait(milliseconds: int) -> PageStep:
 
 
 def utterance(look: Look) -> str:
-    """What the page asks for."""
+    """The question of the page."""
     said = look.js("core.getUtterance()")
     return str(said["utterance"] if isinstance(said, dict) else said)
 

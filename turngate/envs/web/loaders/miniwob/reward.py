@@ -1,12 +1,12 @@
-"""From a page's raw reward to ours: what counts as right, and less for each step instead of for each second."""
+"""From a page's raw reward to ours: the threshold for a right answer, and a decay with steps instead of seconds."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
 Mode: TypeAlias = Literal["raw", "partial", "binary"]
-"""raw: the page's own number in [-1, 1]. partial: the same, but 0 for negative ones and 1 from what a right answer
-gets. binary: 1 for a right answer, else 0."""
+"""raw: the page's own number in [-1, 1]. partial: the same, but 0 for negative ones and 1 from the reward of a right
+answer on. binary: 1 for a right answer, else 0."""
 
 TOLERANCE = 1e-6
 """Pages add up thirds and fifths, so that a right answer may miss its reward by a rounding error."""
@@ -23,9 +23,10 @@ def reward_of(
     """reward = worth(raw) · max(0, 1 − steps / limit), where the page itself takes seconds for steps.
 
     worth: raw → raw; partial → min(max(raw, 0) / full, 1); binary → 1 if raw ≥ full else 0. As in the pages, only a
-    positive worth decays: a failure is not made better by being late. ``steps``: actions that went before the one that
-    ended the page, so that an answer in one action is paid in full. ``limit``: actions after which nothing is paid;
-    None: no decay. A page that has not ended (``raw`` None) is worth −1 in mode raw, as its time-out is, and 0 else.
+    positive worth decays: a late failure is not better than an early one. ``steps``: actions that went before the one
+    that ended the page, so that an answer in one action is paid in full. ``limit``: actions after which nothing is
+    paid; None: no decay. A page that has not ended (``raw`` None) is worth −1 in mode raw, as its time-out is, and 0
+    else.
 
     Source: ``core.endEpisode`` of MiniWoB++, with the decay of its parameter ``time_proportional``.
     """

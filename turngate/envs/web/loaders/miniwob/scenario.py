@@ -22,7 +22,7 @@ from turngate.types import Evidence, Task
 
 
 class MiniwobScenario:
-    """See ``WebScenario``. The page says itself when it is done, and what that is worth."""
+    """See ``WebScenario``. The page itself says when it is done, and with which raw reward."""
 
     goal = "Do what the page asks for."
     allowed: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class MiniwobScenario:
         return ()
 
     def target(self, session: BrowserSession) -> Box | None:
-        """What the page's oracle would click now."""
+        """The element that the page's oracle would click now."""
         step = next_step(self._page, _PageLook(session))
         if step is None or step.kind not in ("click", "click_at"):
             return None
@@ -56,7 +56,7 @@ class MiniwobScenario:
         return box_of(session, _of(step))
 
     def state(self) -> str:
-        """Nothing: all that there is to know is on the page."""
+        """Empty: the whole state is on the page."""
         return ""
 
     def at_end(self, session: BrowserSession, answer: str | None) -> Iterable[Evidence]:

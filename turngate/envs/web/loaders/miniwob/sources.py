@@ -3,10 +3,10 @@
 How train and heldout are kept apart:
 
 * A page with many problems: by the task's id, as for other sources. Two seeds hardly ever give the same problem.
-* A page with few problems (``FEW``, fewer than 190 among the first 200 seeds, layout left aside): one seed stands for
-  each problem, so that no problem is in both splits.
-* A page with one problem only differs in its layout or in what it hides (``ONE``): both splits ask the same, at other
-  places. Nothing else is possible.
+* A page with few problems (``FEW``, fewer than 190 among the first 200 seeds, layout ignored): one seed stands for each
+  problem, so that no problem is in both splits.
+* A page with one problem differs only in its layout or in its hidden parts (``ONE``): both splits ask the same, at
+  other places. Nothing else is possible.
 * A page with two halves (``pages.TWO_HALVES``): heldout is its other half, with other questions.
 """
 
@@ -40,7 +40,7 @@ class MiniwobSource(TaskSourcePart):
     """Tasks of each page. A page with fewer problems, such as the fifty names of enter-text, has as many as it has
     problems."""
     held_out: int = Field(5, ge=0)
-    """One task in so many is held out, at least one of each page that has several (5: 20 %); 0 = none."""
+    """Every n-th task is held out, at least one of each page that has several (5: 20 %); 0 = none."""
 
     def open(self) -> TaskList:
         """The tasks, page by page. Raises UnknownName for a page that does not exist, MissingExtra without wheel."""

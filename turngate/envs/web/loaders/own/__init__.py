@@ -1,1 +1,1 @@
-"""Your own site in ``turngate/Web-v1``: a folder of files or an address, and a function that says what is right."""
+"""Your own site in ``turngate/Web-v1``: a folder of files or an address, and a function that verifies episodes."""

@@ -14,8 +14,8 @@ MOST_BYTES = 32_000_000
 
 
 class FolderSite:
-    """Answers GET and HEAD with the files of a folder; ``index.html`` stands for a folder. What lies outside of it,
-    also behind a symbolic link, is not there. Raises ConfigError for a folder that does not exist."""
+    """Answers GET and HEAD with the files of a folder; ``index.html`` stands for a folder. Files outside of it, also
+    behind a symbolic link, are not served. Raises ConfigError for a folder that does not exist."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -23,7 +23,7 @@ class FolderSite:
         self._root = folder.resolve()
 
     def answer(self, request: SiteRequest) -> SiteResponse:
-        """The file, 404 for what is none, 405 for other methods."""
+        """The file, 404 where there is none, 405 for other methods."""
         if request.method not in ("GET", "HEAD"):
             return SiteResponse(status=405, headers={"content-type": "text/plain", "allow": "GET, HEAD"})
         found = self._file(request.url)

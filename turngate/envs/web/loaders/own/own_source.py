@@ -26,8 +26,9 @@ class WebSite(TaskSourcePart):
     type: Literal["web_site"] = "web_site"
     kind: ClassVar[str] = "web tasks"
     file: Path
-    """JSON lines {"id": …, "prompt": …}, optionally with "start_url", "expected" (what the verifier is given), "gold"
-    (a list of actions that solve it), "target" (CSS selector of what has to be clicked), "hints" and "split"."""
+    """JSON lines {"id": …, "prompt": …}, optionally with "start_url", "expected" (an argument for the verifier), "gold"
+    (a list of actions that solve it), "target" (CSS selector of the element that has to be clicked), "hints" and
+    "split"."""
     verifier: str
     """package.module:function. It takes a ``PageEnd`` and returns True, False or a share from 0 to 1."""
     folder: Path | None = None
@@ -37,7 +38,7 @@ class WebSite(TaskSourcePart):
     allowed: tuple[str, ...] = ()
     """Hosts on the network that pages may reach (localhost:8000); all others are refused."""
     held_out: int = Field(5, ge=0)
-    """One task in so many goes to heldout, chosen by its id, where a row names no split (5: 20 %); 0 = none."""
+    """Every n-th task goes to heldout, chosen by its id, where a row names no split (5: 20 %); 0 = none."""
 
     def open(self) -> TaskSource:
         """Raises DataError for a row that cannot be used, ConfigError for a verifier or folder that is none."""

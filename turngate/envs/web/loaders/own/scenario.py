@@ -25,7 +25,7 @@ PRIVATE_KEY = "web_site"
 
 
 class OwnTask(BaseModel):
-    """What ``Task.private`` holds of such a task. ``folder``: files that are served as ``http://site.test/``, or None.
+    """The ``Task.private`` of such a task. ``folder``: files that are served as ``http://site.test/``, or None.
     ``allowed``: hosts on the network. ``verifier``: ``module:function``. ``gold``: the oracle's actions, if known.
     ``target``: CSS selector of the element that has to be clicked, for clicks with several candidates."""
 
@@ -42,12 +42,11 @@ class OwnTask(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageEnd:
-    """What a verifier is given: how the episode ended.
+    """The argument of a verifier: the end of the episode.
 
     ``evaluate`` reads the page that is shown: the value of a JavaScript expression, in a world of its own that the
-    page's scripts cannot deceive. What it raises on the page where the agent left off is the agent's failure, so
-    nothing can be gained by leaving; a script that no page could read is an error. ``expected``: what the task says
-    under that name.
+    page's scripts cannot deceive. An exception on the agent's last page is the agent's failure, so an agent gains
+    nothing by leaving; a script that no page could read is an error. ``expected``: the task's entry of that name.
     """
 
     prompt: str
@@ -90,7 +89,7 @@ class OwnScenario:
         return self._task.prompt
 
     def after_turn(self, session: BrowserSession) -> Iterable[Evidence]:
-        """Nothing but what is recorded of every page."""
+        """No facts besides those that are recorded of every page."""
         return ()
 
     def target(self, session: BrowserSession) -> Box | None:
@@ -102,7 +101,7 @@ class OwnScenario:
         return ""
 
     def at_end(self, session: BrowserSession, answer: str | None) -> Iterable[Evidence]:
-        """What the verifier says: whether the task is solved, or the share of it that is right."""
+        """The verifier's result: whether the task is solved, or the share of it that is right."""
         end = PageEnd(
             prompt=self._task.prompt,
             expected=self._own.expected,

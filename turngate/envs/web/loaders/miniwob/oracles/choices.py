@@ -105,7 +105,7 @@ def generate_number(look: Look) -> Iterator[PageStep]:
 
 
 def guess_number(look: Look) -> Iterator[PageStep]:
-    """Halve what is left, by what the page says of the last guess."""
+    """Halve the remaining range by the page's answer to the last guess."""
     low, high = 0, 9
     while low <= high:
         said = look.js("document.querySelector('#feedback > div:not(.hide)').textContent")
@@ -144,7 +144,7 @@ def simon_says(look: Look) -> Iterator[PageStep]:
 
 
 def stock_market(look: Look) -> Iterator[PageStep]:
-    """Wait for the price to fall to what is asked for: it may never fall below, and the page takes the price itself."""
+    """Wait for the price to fall to the wanted one: it may never fall below, and the page takes the price itself."""
     limit = float(asked(look, re.compile(r"\$([\d.]+\d)")))
     while True:
         price = texts(look, "#stock-price")[0]

@@ -1,4 +1,4 @@
-"""Pages that are solved by clicking what the question names."""
+"""Pages that are solved by clicking the element that the question names."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ NEARER_THAN = (40, 10, 5)
 
 
 def hot_cold(look: Look) -> Iterator[PageStep]:
-    """Move to where the answer tells most about the places that are left, until it is HOT, and click there."""
+    """Move to the place whose answer tells most about the remaining places, until it is HOT, and click there."""
     area = boxes(look, "#touch-area")[0]
     xs = np.arange(math.ceil(area.left) + 1, area.left + area.width)
     ys = np.arange(math.ceil(area.top) + 1, area.top + area.height)

@@ -23,7 +23,7 @@ KINDS = {"rect": "rectangle", "circle": "circle", "polygon": "triangle"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnShape:
-    """A shape of the drawing. ``words``: what can be said of it; of each description all words must be among them."""
+    """A shape of the drawing. ``words``: words that describe it; all words of a description must be among them."""
 
     words: frozenset[str]
     middle: tuple[float, float]

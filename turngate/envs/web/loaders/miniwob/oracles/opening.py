@@ -23,7 +23,7 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
 )
 
 ANIMATION_MS = 600
-"""Longer than what jQuery shows, hides or looks up after a pause."""
+"""Longer than jQuery's animations and delayed look-ups."""
 
 
 def click_collapsible(look: Look) -> Iterator[PageStep]:

@@ -1,4 +1,4 @@
-"""Pages in which something is typed: what the question says, what stands on the page, or what can be worked out."""
+"""Pages in which something is typed: a text of the question, a text of the page, or a computed result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person knows and the pages do not say: which words mean the same, and how digits are drawn."""
+"""Common knowledge that the pages lack: which words mean the same, and how digits are drawn."""
 
 from __future__ import annotations
 
