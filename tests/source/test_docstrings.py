@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).parents[2] / "turngate"
 OF_PYTHON = {"do_POST", "find_class", "handle_data", "handle_endtag", "handle_starttag", "subprocess_exec", "visit"}
 """Methods that classes of the standard library declare."""
 POINTER = re.compile(r"See ``[^`]*``\.?")
-RIDDLES = re.compile(r"\b(?:whoever|nobody|somebody|put by|others now)\b", re.IGNORECASE)
-ROOMS = ("agents", "examine", "judging", "report", "rewards", "sandbox", "store", "tools")
-"""Folders whose docstrings and comments have no riddles."""
+RULES_OF_A_DESK = {"envs/tooluse/generated/lending.py"}
+"""Modules with docstrings that agents read as rules about people."""
+RIDDLES = re.compile(r"(?<![`\"])\b(?:whoever|nobody|somebody|put by|others now)\b", re.IGNORECASE)
 
 
 def classes(tree: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef]:
@@ -61,7 +61,9 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_no_docstring_or_comment_is_a_riddle():
-    files = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
-    assert len(files) > 150
+    files = [
+        path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).as_posix() not in RULES_OF_A_DESK
+    ]
+    assert len(files) > 800
     found = [(path, line, RIDDLES.findall(text)) for path in files for line, text in prose(path)]
     assert [f"{path.relative_to(PACKAGE)}:{line} {words}" for path, line, words in found if words] == []

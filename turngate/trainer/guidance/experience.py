@@ -59,8 +59,8 @@ class MemoryGuidePart(WritingGuidePart):
     differently well, and adds, updates and deletes general rules, which episodes are shown at their beginning. With
     learner.type = "frozen" nothing else is learned.
 
-    Left out of the paper: that every episode is shown the whole library, which is not the default here, because nobody
-    is left then to tell what a rule is worth; set most = "all" and share = 1.0 for that.
+    Left out of the paper: that every episode is shown the whole library, which is not the default here, because then
+    no episode is left to tell what a rule is worth; set most = "all" and share = 1.0 for that.
     """
 
     type: Literal["memory"] = "memory"

@@ -31,7 +31,7 @@ class Employee(BaseModel):
 
 
 class Account(BaseModel):
-    """The account of the employee that has its id. ``abroad``: somebody signed in from another country."""
+    """The account of the employee that has its id. ``abroad``: there was a sign-in from another country."""
 
     model_config = ConfigDict(extra="forbid")
     locked: bool = False
