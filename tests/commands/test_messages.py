@@ -18,7 +18,7 @@ from turngate.store import Store
 
 LOCK = {"id": "turngate/Lock-v1"}
 (PRESS,) = (tool.schema for tool in LockEnv.turn_spec.tools)
-TEXT = "the chat template lists no tools; the prompt names them and any tool format is read"
+TEXT = "no tools in the template: the prompt names them, any tool format is read"
 
 
 @pytest.fixture

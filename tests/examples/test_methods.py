@@ -199,6 +199,7 @@ NEEDS = {
     "greso": ("--curriculum.pool=8",),
     "kdrl": ("--auxiliary.teacher=start",),
     "mel": a_writer(),
+    "ngrpo": ("--credit.best=2",),
     "noisy_verifiers": a_short_judge("--examine.evidence=opened", f"--env.rubric={APPEALED}"),
     "pav": CHAINS_OF_THREE,
     "pcl": ("--curriculum.pool=8",),

@@ -133,8 +133,8 @@ class Chat:
         if self.tool_format:
             return f"tools are listed by the chat template, called in {self.tool_format} tool format"
         if self.describes:
-            return "the chat template lists no tools; a system message describes them and any tool format is read"
-        return "the chat template lists no tools; the prompt names them and any tool format is read"
+            return "no tools in the template: a system message has them, any tool format is read"
+        return "no tools in the template: the prompt names them, any tool format is read"
 
     @property
     def about_history(self) -> str:
