@@ -1,5 +1,6 @@
 """Every alternative that a recipe names in a line ``# or: …`` trains, for one update."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from turngate.run.staged_job import StagedJob
 from turngate.runs import RunFolder
 
 ALTERNATIVES = [(recipe, line) for recipe in RECIPES for line in alternatives((FOLDER / recipe).read_text())]
+
+
+@pytest.fixture(autouse=True)
+def beside_the_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes import the modules that lie beside them."""
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
 
 
 @pytest.mark.parametrize(("recipe", "line"), ALTERNATIVES)

@@ -19,7 +19,7 @@ from turngate.trainer.guidance import GuidePart
 PAGE = (FOLDER.parents[1] / "docs" / "guidance.md").read_text(encoding="utf-8")
 TABLES: dict[str, tuple[type[Part], str, set[str]]] = {
     "Guides": (GuidePart, "guide", {"none"}),
-    "AuxiliaryLosses": (AuxiliaryPart, "auxiliary", set()),
+    "Auxiliary losses": (AuxiliaryPart, "auxiliary", set()),
     "Branching": (BranchingPart, "branching", set()),
     "Curricula": (CurriculumPart, "curriculum", {"order"}),
     "Filters": (FilterPart, "train.filters", set()),
