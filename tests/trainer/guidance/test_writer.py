@@ -90,5 +90,5 @@ def test_a_config_that_is_written_back_is_read_again():
     part = MemoryGuidePart(text_model=PolicyJudge(max_tokens=7))
     again = MemoryGuidePart.load(part.model_dump(mode="json"))
     assert again == part
-    with pytest.raises((ConfigError, ValueError), match=r"text model\.doubt has no effect"):
+    with pytest.raises((ConfigError, ValueError), match=r"text_model\.doubt has no effect"):
         MemoryGuidePart(text_model=PolicyJudge(doubt=(0.1, 0.2)))

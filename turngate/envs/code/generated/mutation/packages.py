@@ -276,7 +276,9 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _with_needs(distribution: str) -> set[str]:
-    """A distribution and all that it needs, as far as they are installed."""
+    """A distribution and all that it needs on this system, as far as they are installed."""
+    from packaging.requirements import Requirement
+
     found: set[str] = set()
     queue = [distribution]
     while queue:
@@ -288,7 +290,8 @@ def _with_needs(distribution: str) -> set[str]:
         except metadata.PackageNotFoundError:
             continue
         found.add(name)
-        queue.extend(match[0] for need in needs if "extra ==" not in need and (match := re.match(r"[\w.-]+", need)))
+        asked = map(Requirement, needs)
+        queue.extend(one.name for one in asked if one.marker is None or one.marker.evaluate({"extra": ""}))
     return found
 
 
