@@ -49,4 +49,4 @@ for found in pkgutil.walk_packages(turngate.rewards.__path__, "turngate.rewards.
     importlib.import_module(found.name)
 print(sorted((turngate.Reward.types | turngate.Gate.types).keys() - known.keys()), len(known))
 """
-    assert python(program) == "[] 44"
+    assert python(program) == "[] 45"

@@ -186,7 +186,7 @@ def test_what_failed_is_imitated_under_the_goal_that_it_reached(tmp_path: Path):
     [
         ("relift", {"train": {"steps": 0}}, "auxiliary loss has no effect with train.steps = 0"),
         ({"type": "reliftt"}, {}, "did you mean 'relift'"),
-        ({"type": "kdrl"}, {}, r"auxiliary loss\[0\]\.teacher"),
+        ({"type": "kdrl"}, {}, r"auxiliary\[0\]\.teacher"),
         ("pairs", {}, "auxiliary loss 'pairs' has no effect: no episode has help that could win"),
         ("lessons", {"guide": "ladder"}, "auxiliary loss 'lessons' has no effect: guide 'ladder' writes no lessons"),
     ],
@@ -199,5 +199,5 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, auxiliary: object, changes: d
 def test_an_aside_twice_and_a_teacher_that_is_nowhere(tmp_path: Path):
     with pytest.raises(ConfigError, match="auxiliary loss 'relift' is listed twice"):
         parse({**settings(tmp_path, "relift"), "auxiliary": ["relift", "relift"]})
-    with pytest.raises(ConfigError, match=r"auxiliary loss\[0\]: .*nowhere"):
+    with pytest.raises(ConfigError, match=r"auxiliary\[0\]: .*nowhere"):
         Job(parse(settings(tmp_path, {"type": "kdrl", "teacher": "./nowhere"})), Console(quiet=True))
