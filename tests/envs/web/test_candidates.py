@@ -10,7 +10,7 @@ from turngate.envs.tool_env import ToolError
 from turngate.envs.web.candidates import candidates_of, rank_of_hit
 from turngate.envs.web.engine.view import Box
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import exploration_reward, in_a_line
+from turngate.rewards.outcome import CandidateClicks, exploration_reward, in_a_line
 from turngate.rewards.rubric import Rubric
 
 PAGE = """<!doctype html><title>Lamp</title><style>
@@ -137,3 +137,10 @@ def test_the_edges_of_a_target_and_the_formula_by_hand():
     assert in_a_line([(0, 0), (0, 0), (5, 3)])
     assert in_a_line([(1, 1), (1, 1), (1, 1)])
     assert not in_a_line([(0, 0), (4, 4), (4, 5)])
+    assert in_a_line([(0, 0), (4, 5), (2, 2), (4, 4)]), "any three, not all"
+
+
+def test_three_in_a_line_cost_one_unless_elements_stand_in_lines():
+    column, told = [(10, 10), (10, 30), (10, 50)], {"name": "explored", "weight": 0.3}
+    assert CandidateClicks(**told).grade(column, 1) == -1.0
+    assert CandidateClicks(**told, lines_cost=False).grade(column, 1) == pytest.approx(3**-0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -25,24 +26,27 @@ def exploration_reward(n: int, rank: int) -> float:
 
 
 def in_a_line(points: Sequence[tuple[float, float]]) -> bool:
-    """Whether three or more points lie on one straight line, which a model draws that guesses along an axis."""
-    if len(points) < 3:
-        return False
-    x, y = points[0]
-    far_x, far_y = max(points, key=lambda point: math.dist(point, points[0]))
-    return all((far_x - x) * (b - y) == (far_y - y) * (a - x) for a, b in points)
+    """Whether any three of the points lie on one straight line, as those of a model do that guesses along an axis."""
+    return any(
+        (far_x - x) * (b - y) == (far_y - y) * (a - x)
+        for (x, y), (far_x, far_y), (a, b) in combinations(points, 3)
+    )
 
 
 class CandidateClicks(Formula):
     """Reward of a click that names several candidates (``candidates``), by the first that hits, ``candidate_hit``.
 
-    By ``exploration_reward``; three or more in a line earn −1 whatever they hit, as in InfiGUI-G1's published code, of
-    which we have reviews only. Clicks whose target is not known earn nothing.
+    By ``exploration_reward``; three in a line earn −1 whatever they hit. Clicks whose target is not known earn nothing.
+    InfiGUI-G1's published code (recipe/infigui-g1/reward_fn.py) does the same, and adds 1 to every answer that it can
+    read and that has no three in a line, which the environment's own checks of a call stand for here.
     """
 
     type: Literal["candidate_clicks"] = "candidate_clicks"
     per_turn: bool = True
     low: float = -1.0
+    lines_cost: bool = True
+    """Whether three candidates in a line earn −1. False where candidates are references of elements that stand in rows
+    and columns, as buttons and lists do, where a line is no sign of guessing."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""
@@ -51,7 +55,7 @@ class CandidateClicks(Formula):
 
     def grade(self, candidates: list[tuple[float, float]], candidate_hit: int) -> float | None:
         """One click."""
-        return -1.0 if in_a_line(candidates) else exploration_reward(len(candidates), candidate_hit)
+        return -1.0 if self.lines_cost and in_a_line(candidates) else exploration_reward(len(candidates), candidate_hit)
 
 
 def click_closeness(offset: tuple[float, float], *, hit: bool, spread: float = 0.25) -> float:
