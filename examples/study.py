@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,8 +36,7 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
     return chosen
 
 
-def in_stages(train: Callable[[Wanted], str], stages: Sequence[Sequence[Wanted]], jobs: int) -> None:
+def in_stages(train: Callable[[Wanted], str], stages: Iterable[Sequence[Wanted]], jobs: int) -> None:
     """Make the runs of one stage after those of the one before, and print what ``train`` says of each."""
-    for stage in stages:
-        for line in each(train, stage, jobs):
-            print(line, flush=True)
+    for line in each(train, stages, jobs):
+        print(line, flush=True)

@@ -77,13 +77,18 @@ def _made(place: str, chosen: argparse.Namespace) -> Iterator[Run]:
         for seed, kind in product(seeds, kinds)
         if kind not in longer
     ]
-    in_stages(train, (starts, learning), chosen.jobs)  # every start is there before a run needs it
-    first = list(_complete(out, [kind for kind in environment.help if not environment.help[kind].as_many_steps], seeds))
-    last = [
-        Wanted(place, kind, seed, **fixed, updates=as_many([run for run in first if run.seed == seed]))
-        for kind, seed in product(longer, seeds)
-    ]
-    in_stages(train, (last,), chosen.jobs)
+    first = [kind for kind in environment.help if not environment.help[kind].as_many_steps]
+
+    def stages() -> Iterator[list[Wanted]]:
+        yield starts  # every start is there before a run needs it
+        yield learning
+        made = list(_complete(out, first, seeds))
+        yield [
+            Wanted(place, kind, seed, **fixed, updates=as_many([run for run in made if run.seed == seed]))
+            for kind, seed in product(longer, seeds)
+        ]
+
+    in_stages(train, stages(), chosen.jobs)
     yield from _complete(out, environment.help, seeds)
 
 

@@ -51,16 +51,16 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
-    chosen, before = options(arguments), (commit(), os.getloadavg()[0])
-    runs: dict[str, list[Run]] = {}
+    chosen, began_s, before = options(arguments), time.perf_counter(), (commit(), os.getloadavg()[0])
+    in_stages(train, _stages(chosen), chosen.jobs)
+    took_s, runs = time.perf_counter() - began_s, dict[str, list[Run]]()
     for place in chosen.envs:
-        began_s = time.perf_counter()
-        runs[place] = list(_made(place, chosen))
+        runs[place] = list(read_runs([*_wanted(chosen, place, (STORE, ONLINE, *chosen.arms)), *_last(chosen, place)]))
         played = (one for run in runs[place] for one in run.played)
         write_episodes(played, ResultFiles(chosen.results, f"{NAME}_episodes_{place}").csv)
         times_s = [run.time_s for run in runs[place] if run.arm != START]
-        said = about(NAME, arguments, times_s, time.perf_counter() - began_s, *before)
-        text, page = f"{said}\n\n{tables(place, runs[place])}", chosen.results / "offline.md"
+        text = f"{about(NAME, arguments, times_s, took_s, *before)}\n\n{tables(place, runs[place])}"
+        page = chosen.results / "offline.md"
         if page.exists():
             write_page(text, page, place)
         print(f"\n{text}\n")
@@ -70,18 +70,22 @@ def main(arguments: Sequence[str]) -> None:
     print(f"Every number: {files.csv}; the figure: {files.figure}")
 
 
-def _made(place: str, chosen: argparse.Namespace) -> Iterator[Run]:
-    """Record and learn in one environment; every complete run with a chosen seed."""
+def _stages(chosen: argparse.Namespace) -> Iterator[list[Wanted]]:
+    """All environments at once, so that a core has work while another has a long run, which begins early."""
+    places = [*reversed(chosen.envs)]
+    for arms in ((START,), (STORE, ONLINE), chosen.arms):  # what begins with a run, or reads it, comes after it
+        yield [one for place in places for one in _wanted(chosen, place, arms)]
+    yield [one for place in places for one in _last(chosen, place)]
+
+
+def _wanted(chosen: argparse.Namespace, place: str, arms: Sequence[str]) -> list[Wanted]:
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     fixed = {"place": place, "out": chosen.out, "settings": chosen.settings, "updates": chosen.updates}
-    starts, played, stored = (
-        [Wanted(arm=arm, seed=seed, **fixed) for seed, arm in product(seeds, arms)]
-        for arms in ((START,), (STORE, ONLINE), chosen.arms)
-    )
-    in_stages(train, (starts, played, stored), chosen.jobs)  # what begins with a run, or reads it, comes after it
-    last = [_on_top(one, chosen.arms) for one in starts]
-    in_stages(train, (last,), chosen.jobs)
-    yield from read_runs([*played, *stored, *last])
+    return [Wanted(arm=arm, seed=seed, **fixed) for seed, arm in product(seeds, arms)]
+
+
+def _last(chosen: argparse.Namespace, place: str) -> list[Wanted]:
+    return [_on_top(one, chosen.arms) for one in _wanted(chosen, place, (START,))]
 
 
 def _on_top(start: Wanted, arms: Sequence[str]) -> Wanted:

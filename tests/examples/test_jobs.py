@@ -1,4 +1,4 @@
-"""Runs of a study end when the study is killed."""
+"""Runs of a study begin stage by stage, and end when the study is killed."""
 
 import os
 import signal
@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+from examples.jobs import each
 from turngate.sandbox.reaper import is_alive
 
 STUDY = """
@@ -17,7 +20,7 @@ def work(wanted):
     time.sleep(600)
 
 if __name__ == "__main__":
-    list(each(work, [1, 2], 2))
+    list(each(work, [[1, 2]], 2))
 """
 LONG_S = 60.0
 
@@ -33,3 +36,16 @@ def test_the_runs_of_a_killed_study_end(tmp_path):
     while any(map(is_alive, runs)) and time.monotonic() < end_s:
         time.sleep(0.05)
     assert not any(map(is_alive, runs))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_stage_is_asked_for_when_the_one_before_has_ended(jobs):
+    done = []
+
+    def stages():
+        yield [-1, -2, -3]
+        yield sorted(done)
+
+    for found in each(abs, stages(), jobs):
+        done.append(found)
+    assert sorted(done) == [1, 1, 2, 2, 3, 3]

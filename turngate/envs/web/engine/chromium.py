@@ -19,6 +19,8 @@ _DISABLED = ",".join((
     "DialMediaRouteProvider", "GlobalMediaControls", "HttpsFirstBalancedModeAutoEnable", "HttpsFirstModeV2",
     "HttpsUpgrades", "IsolateOrigins", "IsolateSandboxedIframes", "LensOverlay", "MediaRouter", "OptimizationHints",
     "PaintHolding", "Prerender2", "RenderDocument", "SpeculationRulesPrefetchFuture", "Translate", "site-per-process",
+    # pages of the address bar's list, which every new context would load in a process of their own
+    "WebUIOmniboxAimPopup", "WebUIOmniboxPopup",
 ))  # fmt: skip
 
 FLAGS = (
