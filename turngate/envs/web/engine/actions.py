@@ -33,6 +33,7 @@ async def goto(tab: Tab, url: str) -> None:
     for attempt in range(5):
         try:
             await tab.page.goto(address, wait_until="commit", timeout=tab.limits.load_s * 1000)
+            tab.leave_world()
             return
         except Error as error:
             if attempt < 4 and "interrupted by another navigation" in error.message:  # an error page that came late

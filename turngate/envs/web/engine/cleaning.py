@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 
 from turngate.envs.web.engine.episode_context import EpisodeContext
 from turngate.envs.web.engine.network import SiteProxy
@@ -18,10 +18,12 @@ async def make_clean(episode: EpisodeContext, gate: SiteProxy, seed: int) -> boo
         return False
     tab = await episode.tab()
     await tab.cdp.send("Page.navigate", {"url": "about:blank"})
-    await tab.rest(time.monotonic() + episode.limits.load_s)
-    await tab.cdp.send("Page.resetNavigationHistory")  # else one could go back into the last episode
-    await tab.page.mouse.move(-10, -10)  # the pointer of a new page is nowhere
-    await episode.restart(gate, seed)
+    tab.leave_world()
+    await asyncio.gather(
+        tab.cdp.send("Page.resetNavigationHistory"),  # else one could go back into the last episode
+        tab.page.mouse.move(-10, -10),  # the pointer of a new page is nowhere
+        episode.restart(gate, seed),
+    )
     return True
 
 

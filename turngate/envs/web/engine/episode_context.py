@@ -302,7 +302,7 @@ class EpisodeContext:
 
     async def _advance(self, ms: int) -> None:
         self.now_ms += ms
+        for tab in list(self.tabs):  # first, because a timer may open a document
+            await self._unless_closed(tab, tab.set_clock(self._channel, self.now_ms, str(self.seed)))
         for tab in list(self.tabs):
             await self._unless_closed(tab, tab.call("advance", self._channel, self.now_ms))
-        for tab in list(self.tabs):
-            await self._unless_closed(tab, tab.set_clock(self._channel, self.now_ms, str(self.seed)))

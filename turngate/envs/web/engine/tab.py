@@ -54,6 +54,8 @@ class Tab:
         self.navigations = 0
         self._frame = ""
         self._world: int | None = None
+        self._loaded: int | None = None
+        """The world that has observe.js; left with it, because another process may use its number again."""
         self._requests: set[str] = set()
         self._loading: set[str] = set()
         self._going: set[str] = set()
@@ -129,7 +131,8 @@ class Tab:
         self._going.discard(frame["id"])
         self.origins.add(frame["securityOrigin"])
         if "parentId" not in frame:
-            self._frame, self._world = frame["id"], None
+            self._frame = frame["id"]
+            self.leave_world()
             self.failed_url = frame.get("unreachableUrl", "")
             self.error = self._failures.get(frame["loaderId"], "net::ERR_FAILED") if self.failed_url else ""
             self._failures.clear()
@@ -172,13 +175,16 @@ class Tab:
     async def call(self, function: str, *arguments: Any) -> Any:
         """The result of a function of ``observe.js``. Raises Moved if the document was replaced meanwhile."""
         spoken = ",".join(json.dumps(argument) for argument in arguments)
-        code = f"typeof turngate === 'undefined' ? 'load' : turngate.{function}({spoken})"
+        code = f"turngate.{function}({spoken})"
         for _ in range(20):
             try:
-                answer = await self.evaluate(code)
-                if answer != "load":
-                    return answer
-                await self.evaluate(script("observe.js"))
+                if self._world is not None and self._world == self._loaded:
+                    return await self.evaluate(code)
+                world = await self._own_world()
+                load = f"if (typeof turngate === 'undefined') {{\n{script('observe.js')}\n}}\n"
+                answer = await self.evaluate(load + code)
+                self._loaded = world
+                return answer
             except Moved:
                 await asyncio.sleep(0.01)
         raise Moved
@@ -194,7 +200,7 @@ class Tab:
             answer = await self.cdp.send("Runtime.evaluate", wanted)
         except Error as error:
             if any(text in error.message for text in MOVED):
-                self._world = None
+                self.leave_world()
                 raise Moved from None
             raise
         if "exceptionDetails" in answer:
@@ -202,6 +208,10 @@ class Tab:
             said = details.get("exception", {}).get("description") or details.get("exception", {}).get("value")
             raise ScriptError(str(said or details["text"]))
         return answer["result"].get("value")
+
+    def leave_world(self) -> None:
+        """The document has been replaced, of which Chromium's own news may come a little later."""
+        self._world = self._loaded = None
 
     async def _own_world(self) -> int:
         if self._world is None:
