@@ -187,6 +187,9 @@ def test_a_small_tree_in_full(path: str, expected: str) -> None:
         ("name.first", r"^unknown key 'name\.first': 'name' has no keys below it$"),
         ("tune.nowhere:March", r"^'nowhere:March' cannot be imported"),
         ("nowhere:March", r"^unknown key 'nowhere:March'"),
+        ("width_m", r"^unknown key 'width_m'; did you mean 'stage\.width_m'"),
+        ("march.speed", r"^unknown key 'march\.speed'; did you mean 'tune\.march\.speed'"),
+        ("march.sped", r"^unknown key 'march\.sped'|^unknown key 'march'"),
     ],
 )
 def test_a_wrong_key_is_one_line_with_the_closest(path: str, problem: str) -> None:

@@ -220,6 +220,8 @@ def find(root: Model, path: str) -> Key | Model:
         if step not in owners and (part := _only_part_with(found, step)) is not None:
             place, owners = f"{place}{kind_of(part)}.", {step: part}
         if step not in owners:
+            if not place and (elsewhere := _elsewhere(root, path)):
+                raise ConfigError(f"unknown key '{path}'; did you mean {' or '.join(map(repr, elsewhere))}?")
             raise _unknown(found, path, place, owners)
         found = key_of(owners[step], step, place)
     return found
@@ -252,6 +254,27 @@ def _only_part_with(found: Key | Model, step: str) -> Model | None:
     family = found.holds.family if isinstance(found, Key) else None
     parts = [] if family is None else [part for part in family.types.values() if step in part.model_fields]
     return parts[0] if len(parts) == 1 else None
+
+
+def _elsewhere(root: Model, path: str) -> list[str]:
+    """Keys and parts deeper in the tree that end like ``path``, three at most, those nearest to the root first."""
+    first, dot, rest = path.partition(".")
+    found = []
+    for key in keys(root):
+        if key.path.endswith(f".{first}"):
+            found.append(f"{key.path}{dot}{rest}")
+        elif key.holds.family is not None:
+            found.append(f"{key.path}.{path}")
+    there = [one for one in dict.fromkeys(found) if _is_there(root, one)]
+    return sorted(there, key=lambda one: one.count("."))[:3]
+
+
+def _is_there(root: Model, path: str) -> bool:
+    try:
+        find(root, path)
+    except UserError:
+        return False
+    return True
 
 
 def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, Model]) -> UserError:
