@@ -6,8 +6,8 @@
 * ``click``: a click, what follows from it and one look at the page, over a bare ``mouse.click`` and an
   ``aria_snapshot(mode="ai")``.
 * ``episodes_per_s``: episodes of one reset and three clicks, played by as many threads as there are contexts.
-* ``miniwob``: ``turngate/Web-v1`` playing episodes of a reset and one click on three pages of MiniWoB++, with all that it
-  tells and records, beside BrowserGym doing the same: at its default settings, and without its waits
+* ``miniwob``: ``turngate/Web-v1`` playing episodes of a reset and one click on three pages of MiniWoB++, with all that
+  it tells and records, beside BrowserGym doing the same: at its default settings, and without its waits
   (``pre_observation_delay=0``, ``slow_mo=0``). Rounds by turns; for ``--browsergym-python``, made by
   ``python3 -m venv gym && gym/bin/pip install browsergym-miniwob``.
 * ``left``: growth over ``--leak`` episodes, each with a context of its own: contexts, processes and descriptors of
@@ -152,7 +152,7 @@ def browsergym(python: str, episodes: int, delay_s: float) -> dict[str, float]:
     """The same of BrowserGym, in its own interpreter."""
     url = f"{html_folder().as_uri()}/miniwob/"
     with sync_playwright() as playwright:
-        chromium = executable(playwright)
+        chromium = executable(playwright)  # type: ignore[arg-type]  # both kinds have what it reads
     program = str(Path(__file__).with_name("web_browsergym.py"))
     words = [python, program, chromium, url, str(episodes), str(delay_s), *MINIWOB]
     found: dict[str, float] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -171,8 +171,7 @@ def against_browsergym(python: str, episodes: int, rounds: int) -> dict[str, Any
         for name, play in sides.items():
             seen[name].append(play())
     found: dict[str, Any] = {
-        name: {part: statistics.median(one[part] for one in times) for part in times[0]}
-        for name, times in seen.items()
+        name: {part: statistics.median(one[part] for one in times) for part in times[0]} for name, times in seen.items()
     }
     for name in ("browsergym", "browsergym_without_waits"):
         found[f"{name}_ratio"] = {part: found[name][part] / ours for part, ours in found["turngate"].items()}

@@ -11,17 +11,15 @@ import logging
 import statistics
 import sys
 import time
-
-from browsergym.core.env import BrowserEnv
-from browsergym.miniwob import ALL_MINIWOB_TASKS
-from playwright.sync_api import BrowserType
+from importlib import import_module
+from typing import Any
 
 
-def first_button(seen: dict) -> str:
+def first_button(seen: dict[str, Any]) -> str:
     """BrowserGym's name of the first button in its accessibility tree."""
     for node in seen["axtree_object"]["nodes"]:
         if node["role"]["value"] == "button" and "browsergym_id" in node:
-            return node["browsergym_id"]
+            return str(node["browsergym_id"])
     raise SystemExit("the page has no button")
 
 
@@ -29,13 +27,15 @@ def main() -> None:
     """See above."""
     chromium, url, episodes, delay_s, *pages = sys.argv[1:]
     logging.disable(logging.WARNING)  # one line for each setting
-    launch = BrowserType.launch
+    kind, env_class = import_module("playwright.sync_api").BrowserType, import_module("browsergym.core.env").BrowserEnv
+    launch = kind.launch
     # its chat window has a browser of its own, which settings do not reach
-    BrowserType.launch = lambda kind, **settings: launch(kind, **settings, executable_path=chromium)  # type: ignore
-    tasks = {task.subdomain: task for task in ALL_MINIWOB_TASKS}
-    reset_ms, click_ms, slow_mo_ms = [], [], None if float(delay_s) else 0
+    kind.launch = lambda self, **settings: launch(self, **settings, executable_path=chromium)
+    tasks = {task.subdomain: task for task in import_module("browsergym.miniwob").ALL_MINIWOB_TASKS}
+    reset_ms, click_ms = list[float](), list[float]()
+    slow_mo_ms = None if float(delay_s) else 0
     for page in pages:
-        env = BrowserEnv(
+        env = env_class(
             tasks[page],
             task_kwargs={"base_url": url},
             slow_mo=slow_mo_ms,  # None is the task's own: 100 ms after each command

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+LINE_S = 30.0
+"""Where output is no terminal, seconds from one line of progress to the next."""
+
 
 class Progress:
-    """A bar named ``title``; use it as a context manager.
+    """A bar named ``title``; use it as a context manager. Where output is no terminal, a line now and then.
 
-    ``transient``: the bar is shown on a terminal only, and removed at the end.
+    ``transient``: the bar is shown on a terminal only, and removed at the end. ``clock``: seconds.
     """
 
-    def __init__(self, console: Console, title: str, *, transient: bool = False) -> None:
+    def __init__(
+        self, console: Console, title: str, *, transient: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -27,14 +34,46 @@ class Progress:
             disable=transient and not console.is_terminal,
         )
         self._task = self._bar.add_task(title, total=None, note="")
+        self._title, self._clock, self._lines = title, clock, not console.is_terminal
+        self._told_s, self._first = clock(), (0, clock())
+        self._found = ""
 
-    def update(self, done: int, total: int, note: str) -> None:
+    def update(self, done: int, total: int, note: str = "") -> None:
         """Show that ``done`` of ``total`` are done, with ``note`` behind the bar."""
+        note = ", ".join(filter(None, (note, self._found)))
         self._bar.update(self._task, completed=done, total=total, note=note)
+        if done and not self._first[0]:
+            self._first = (done, self._clock())
+        if self._lines and self._clock() - self._told_s >= LINE_S:
+            self._told_s = self._clock()
+            self.say(
+                ", ".join([f"{self._title}: {done} of {total}", *self._pace(done, total), *([note] if note else [])])
+            )
+
+    def episodes(self, done: int, total: int, solved: int | None) -> None:
+        """The same of an evaluation; ``solved``: how many of those that are done, None where that is not known yet."""
+        self.update(done, total, "" if solved is None else f"{solved / done:.0%} solved")
+
+    def found(self, result: str) -> None:
+        """Show ``result`` behind every further note."""
+        self._found = result
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
         self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _pace(self, done: int, total: int) -> list[str]:
+        """How fast it goes, and for how long it will go on, once two updates can be compared."""
+        before, at_s = self._first
+        passed_s = self._clock() - at_s
+        if done <= before or not passed_s:
+            return []
+        rate = (done - before) / passed_s
+        left_s = (total - done) / rate
+        return [
+            f"{rate:.3g} a second" if rate >= 0.1 else f"{60 * rate:.3g} a minute",
+            f"{left_s:.0f} s left" if left_s < 100 else f"{left_s / 60:.0f} min left",
+        ]
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -246,11 +246,13 @@ def test_the_weights_of_the_best_pass_are_kept_whatever_comes_after(run: RunFold
                     weight.copy_(factor * good[name])
             return 0.5
 
+    heard: list[str] = []
+
     async def go() -> tuple[list[float], float]:
         with Environments(config.env) as environments:
             async with (
                 environments.worlds(config.policy.concurrency) as worlds,
-                trying(config, environments, worlds, model, chat, folder=run) as trial,
+                trying(config, environments, worlds, model, chat, folder=run, told=heard.append) as trial,
             ):
                 learner = config.learner.imitating(copy.deepcopy(model), lr=1e-3)
                 passes = Scripted(learner, PolicyLoss(), [], episodes_per_batch=1, seed=0)
@@ -262,6 +264,11 @@ def test_the_weights_of_the_best_pass_are_kept_whatever_comes_after(run: RunFold
     greedy, ratio = asyncio.run(go())
     assert [rate > 0.5 for rate in greedy] == [False, True, True, False, False, False]
     assert ratio == 1, "of equal passes the earliest"
+    told = [line.partition(" solves ")[0] for line in heard]
+    assert told == ["pass 1", "pass 2", "pass 3", "pass 4", "pass 5", "pass 3"], (
+        "the last is of the falling learning rate"
+    )
+    assert len({line.partition("best so far ")[2] for line in heard}) == 2, "a bad pass, then the good ones"
 
 
 def test_what_a_killed_process_left_of_its_best_pass_is_deleted(tmp_path: Path):

@@ -19,12 +19,12 @@ from turngate.trainer.evaluation.evaluations_file import add_evaluation, read_ev
 from turngate.types import Score
 
 
-def run(script, tasks, *, samples=1, score=RUBRIC.score_group, make_env=LockEnv, temperature=0.5):
+def run(script, tasks, *, samples=1, score=RUBRIC.score_group, make_env=LockEnv, temperature=0.5, told=None):
     async def go():
         async with EnvPool(make_env, size=4) as pool:
             policy = ScriptedPolicy(script, models.chat())
             player = models.player(policy, temperature=temperature)
-            return await evaluate(player, pool, score, tasks, split="heldout", samples=samples, seed=0)
+            return await evaluate(player, pool, score, tasks, split="heldout", samples=samples, seed=0, told=told)
 
     return asyncio.run(asyncio.wait_for(go(), 60))
 
@@ -115,7 +115,7 @@ def test_an_episode_without_room_for_a_turn_is_unusable():
 
 def test_no_parameter_lets_help_in():
     parameters = set(inspect.signature(evaluate).parameters)
-    looking = {"examining", "reads"}  # after the episodes have ended
+    looking = {"examining", "reads", "told"}  # after the episodes have ended
     memory = {"memory"}  # the one exception, whose results are reported apart
     assert parameters == {"player", "worlds", "score", "tasks", "split", "samples", "seed", *looking, *memory}
 
@@ -205,3 +205,11 @@ def test_counts_of_older_runs_are_told_where_they_are_known(tmp_path):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = [(one.tasks, one.questions) for _, one in read_evaluations(tmp_path)]
     assert found == [(3, 3), (None, None), (3, None)]
+
+
+def test_every_task_that_was_played_is_told_with_what_is_solved_so_far():
+    tasks, heard = models.tasks(4, "heldout"), []
+    run(knows({tasks[1].id, tasks[3].id}, tasks), tasks, samples=2, told=lambda *counts: heard.append(counts))
+    assert [counts[:2] for counts in heard] == [(2, 8), (4, 8), (6, 8), (8, 8)]
+    assert [solved for *_, solved in heard] == sorted(solved for *_, solved in heard)
+    assert heard[-1][2] == 4

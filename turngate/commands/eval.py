@@ -21,6 +21,7 @@ from turngate.errors import ConfigError, StoreError
 from turngate.examine.base import ExamineContext
 from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
+from turngate.progress_bar import Progress
 from turngate.report.best_of import (
     Chooser,
     ChosenAt,
@@ -178,7 +179,7 @@ def evaluate_config(
             write_text_atomic(folder.config, dump(config))
             if overlaps:
                 write_json_atomic(folder.overlap, {"splits": [asdict(found) for found in overlaps]})
-            results = asyncio.run(_play(config, environments, player, folder, temperatures, shown, further))
+            results = asyncio.run(_play(config, environments, player, folder, temperatures, shown, further, console))
             write_json_atomic(folder.result, {"evaluations": [_row(result, rates) for result in results]})
     for line in [
         *(line for result in results for line in _lines(result, rates, further.base, helped=shown is not None)),
@@ -240,6 +241,7 @@ async def _play(
     temperatures: Sequence[float],
     memory: Callable[[Task], Recalled] | None,
     further: Further,
+    console: Console,
 ) -> list[Result]:
     """Play every environment, split and temperature in turn; the result of each is on disk before the next begins."""
     sections, results = environments.sections, []
@@ -254,18 +256,21 @@ async def _play(
                 await check_room(environments, worlds, player.chat, player.limits, split=split)
         for label, split, temperature in product(sections, config.eval.splits, temperatures):
             named = f"{label}:{split}" if len(sections) > 1 else split
-            result, played = await evaluate(
-                player.at(temperature) if temperature else player.greedy(),
-                worlds,
-                environments.score,
-                environments.heldout(label, split, config.eval.tasks),
-                split=named,
-                samples=config.eval.samples if temperature else 1,
-                seed=derive_seed(config.seed, PHASE, named, str(temperature)),
-                examining=examining,
-                reads=environments.rubrics[label].readers,
-                memory=memory,
-            )
+            how = "sampled" if temperature else "greedy"
+            with Progress(console, f"{named}, {how}", transient=True) as progress:
+                result, played = await evaluate(
+                    player.at(temperature) if temperature else player.greedy(),
+                    worlds,
+                    environments.score,
+                    environments.heldout(label, split, config.eval.tasks),
+                    split=named,
+                    samples=config.eval.samples if temperature else 1,
+                    seed=derive_seed(config.seed, PHASE, named, str(temperature)),
+                    examining=examining,
+                    reads=environments.rubrics[label].readers,
+                    memory=memory,
+                    told=progress.episodes,
+                )
             _keep(folder, result, played, PHASE if memory is None else WITH_MEMORY)
             results.append(_told(label, result, played_episodes(played), further))
     return results

@@ -74,8 +74,11 @@ class Examining:
 
         ``reads``: call only examiners that record one of these names, for instance those that a rubric reads.
         """
-        chosen = [one for one in self.examiners if reads is None or not set(one.writes).isdisjoint(reads)]
-        return Stage([self._step_examiner(examiner, step) for examiner in chosen])
+        return Stage([self._step_examiner(examiner, step) for examiner in self.chosen(reads)])
+
+    def chosen(self, reads: Collection[str] | None) -> list[Examiner]:
+        """The examiners that record one of these names; all if None."""
+        return [one for one in self.examiners if reads is None or not set(one.writes).isdisjoint(reads)]
 
     async def examined(
         self, groups: Sequence[Group], step: int, *, reads: Collection[str] | None = None

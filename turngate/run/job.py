@@ -230,20 +230,23 @@ class Job:
             for temperature, samples in ((config.eval_temperature, config.eval.samples), (0.0, 1)):
                 if (named, temperature) in finished:
                     continue
-                result, played = await evaluate(
-                    run.player.at(temperature) if temperature else run.player.greedy(),
-                    run.worlds,
-                    self.environments.score,
-                    tasks,
-                    split=named,
-                    samples=samples,
-                    seed=derive_seed(config.seed, "evaluate", phase, named, str(temperature)),
-                    examining=run.examining,
-                    reads=self.environments.rubrics[label].readers,
-                    memory=memory,
-                )
+                how = "greedy" if temperature == 0 else "sampled"
+                with Progress(self.console, f"{phase} training, {named}, {how}", transient=True) as progress:
+                    result, played = await evaluate(
+                        run.player.at(temperature) if temperature else run.player.greedy(),
+                        run.worlds,
+                        self.environments.score,
+                        tasks,
+                        split=named,
+                        samples=samples,
+                        seed=derive_seed(config.seed, "evaluate", phase, named, str(temperature)),
+                        examining=run.examining,
+                        reads=self.environments.rubrics[label].readers,
+                        memory=memory,
+                        told=progress.episodes,
+                    )
                 step = 0 if phase == "before" else config.train.steps
-                name = _file_name(f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}")
+                name = _file_name(f"{phase}-{named}-{how}")
                 store = Store(self.path)
                 store.discard(step, name)  # left by a process that was killed before it added the evaluation
                 store.write(step, played, phase=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +106,8 @@ class Trial:
     tasks: ValidationTasks
     player: Player
     examining: Examining
+    told: Callable[[str], None]
+    """Hears what each validation found."""
     best: Weights | None = None
     best_rate: float = -math.inf
     _pushes: int = 0
@@ -152,6 +154,7 @@ class Trial:
         )
         if one.mean > self.best_rate:
             self.best, self.best_rate = kept_weights(learner.weights()), one.mean
+        self.told(f"pass {number} solves {one.mean:.0%} of validation, the best so far {self.best_rate:.0%}")
         return one
 
     def record(self, demonstrations: int, grid: Sequence[TriedPasses]) -> WarmStartRecord:
@@ -197,6 +200,7 @@ async def trying(
     chat: Chat,
     *,
     folder: RunFolder,
+    told: Callable[[str], None],
 ) -> AsyncIterator[Trial]:
     """The trial of a warm start from ``model``, which is left as it is, for as long as the block lasts."""
     warm_start = config.warm_start
@@ -221,6 +225,7 @@ async def trying(
             tasks=validation_tasks(config, environments, warm_start.validation),
             player=player,
             examining=examining,
+            told=told,
         )
 
 

@@ -110,18 +110,18 @@ async def _converged(
     """The best weights on validation tasks, of all pairs of learning rate and batch size."""
     assert config.warm_start is not None
     grid = []
-    async with trying(config, environments, worlds, model, chat, folder=folder) as trial:
-        with Progress(console, "warm start") as progress:
+    with Progress(console, "warm start") as progress:
+        async with trying(config, environments, worlds, model, chat, folder=folder, told=progress.found) as trial:
             for lr, episodes_per_batch in config.warm_start.grid:
                 learner = learner_answers.imitating(config.learner, copy.deepcopy(model), lr=lr)
                 passes = _passes(config, learner, solved, episodes_per_batch, progress)
                 grid.append(await trial.converge(passes, lr=lr, episodes_per_batch=episodes_per_batch))
                 _warn_of_rise(console, passes.start, min(passes.passes[1:], default=passes.start), lr)
-        record = trial.record(len(solved), grid)
-        write_passes(folder, record)
-        _say(console, record.line)
-        assert trial.best is not None
-        return trial.best
+    record = trial.record(len(solved), grid)
+    write_passes(folder, record)
+    _say(console, record.line)
+    assert trial.best is not None
+    return trial.best
 
 
 def _passes(

@@ -28,8 +28,7 @@ def exploration_reward(n: int, rank: int) -> float:
 def in_a_line(points: Sequence[tuple[float, float]]) -> bool:
     """Whether any three of the points lie on one straight line, as those of a model do that guesses along an axis."""
     return any(
-        (far_x - x) * (b - y) == (far_y - y) * (a - x)
-        for (x, y), (far_x, far_y), (a, b) in combinations(points, 3)
+        (far_x - x) * (b - y) == (far_y - y) * (a - x) for (x, y), (far_x, far_y), (a, b) in combinations(points, 3)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.examine.examining import Examining
@@ -12,6 +13,9 @@ from turngate.trainer.evaluation.abstention import Abstention, abstention_of
 from turngate.trainer.evaluation.overlap import question_of
 from turngate.trainer.guidance.experience_memory import Recalled
 from turngate.types import Group, ScoredGroup, Task
+
+Told: TypeAlias = Callable[[int, int, int | None], None]
+"""Hears how many episodes have been played, of how many, and how many succeeded: None until examiners have spoken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +72,33 @@ async def evaluate(
     examining: Examining | None = None,
     reads: Collection[str] = (),
     memory: Callable[[Task], Recalled] | None = None,
+    told: Told | None = None,
 ) -> tuple[Evaluation, list[ScoredGroup]]:
     """Play every task ``samples`` times at the player's temperature; returns the results, and the groups to be stored.
 
     ``examining`` holds the examiners of the run; only those are called that record a fact among ``reads``, the evidence
     that the rubric reads. ``memory`` gives what a task is shown of an experience memory; a caller that passes it has to
-    report the result apart from that of the policy alone.
+    report the result apart from that of the policy alone. ``told`` hears of every task that has been played.
     """
     recalls = None if memory is None else [memory(task) for task in tasks]
-    told = [None] * len(tasks) if recalls is None else [one.guidance for one in recalls]
-    shown = [[one] * samples for one in told]
-    groups = await play_groups(player, worlds, tasks, shown, seed=seed)
-    if examining is not None:
+    shown = [[None if recalls is None else recalls[n].guidance] * samples for n in range(len(tasks))]
+    examined = examining is not None and bool(examining.chosen(reads))
+    at_once: dict[str, ScoredGroup] = {}
+    played_tasks = 0
+
+    def ended(group: Group) -> None:
+        nonlocal played_tasks
+        played_tasks += 1
+        if not examined:
+            at_once[group.task.id] = score(group)
+        if told is not None:
+            solved = None if examined else sum(bool(s.success) for one in at_once.values() for s in one.scores)
+            told(played_tasks * samples, len(tasks) * samples, solved)
+
+    groups = await play_groups(player, worlds, tasks, shown, seed=seed, ended=ended)
+    if examining is not None and examined:
         groups, _ = await examining.examined(groups, 0, reads=reads)
-    scored = [score(group) for group in groups]
+    scored = [score(group) if examined else at_once[group.task.id] for group in groups]
     played = [(group.task.id, s) for group in scored for s in group.scores]
     usable = [(task, s) for task, s in played if s.usable]
     pairs = [pair for group in scored for pair in zip(group.trajectories, group.scores, strict=True)]
