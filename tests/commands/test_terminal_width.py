@@ -1,6 +1,7 @@
 """What commands print fits into a terminal of 80 columns and loses nothing there: as many letters as in a pipe."""
 
 import io
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -29,7 +30,25 @@ def said(arguments: list[object], monkeypatch: pytest.MonkeyPatch, *, terminal: 
     console = Console(file=out, width=COLUMNS, force_terminal=terminal, color_system=None, soft_wrap=not terminal)
     monkeypatch.setattr("turngate.commands.consoles.output", lambda: console)
     assert turngate(*arguments) == 0
-    return out.getvalue().splitlines()
+    return left_of(out.getvalue())
+
+
+def left_of(text: str) -> list[str]:
+    """The lines that a terminal shows in the end: a bar that was drawn over and removed is not among them."""
+    lines, row, column = [""], 0, 0
+    for piece in re.split(r"(\r|\n|\x1b\[[0-9?]*[A-Za-z])", text):
+        if piece in ("\r", "\n"):
+            row, column = row + (piece == "\n"), 0
+            lines += [""] * (row + 1 - len(lines))
+        elif piece == "\x1b[1A":
+            row -= 1
+        elif piece == "\x1b[2K":
+            lines[row] = ""
+        elif not piece.startswith("\x1b"):
+            assert cell_len(piece) <= COLUMNS or not re.search("[━╸╺]", piece), f"the bar is too wide: {piece}"
+            lines[row] = lines[row][:column].ljust(column) + piece + lines[row][column + len(piece) :]
+            column += len(piece)
+    return lines[:-1] if not lines[-1] else lines
 
 
 @pytest.mark.parametrize(
