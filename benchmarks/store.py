@@ -1,6 +1,6 @@
 """The store beside bare pyarrow and DuckDB: how fast tokens are written and read, and how fast episodes are asked for.
 
-    python -m benchmarks.store --turns 1000000 --rounds 3
+    python -m benchmarks.store --turns 1000000 --rounds 3 [--large 10000000]
 
 Needs DuckDB (``pip install "turngate[sql]"``). Prints JSON.
 
@@ -12,10 +12,16 @@ nor the syncs of the store lengthen. ``query`` is the mean number of turns, and 
 with an outcome of at least 0.5, in seconds by the clock: ``store_s`` by ``Store.read``, ``duckdb_s`` by DuckDB on the
 store's own files, ``bare_s`` by DuckDB on a file that has the columns of the question alone. The jobs take turns, and
 each figure is the best of its rounds.
+
+``large`` is a store of so many turns, whose steps are links to the files of one, so that it is made at once: seconds to
+list its steps, to read the first group of the last step, and of the question by DuckDB, with the largest memory of the
+process after each in MB.
 """
 
 import argparse
 import json
+import os
+import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -185,6 +191,31 @@ def measure_query(folder: Path, turns: int, rounds: int) -> dict[str, object]:
     }
 
 
+def measure_large(folder: Path, turns: int) -> dict[str, object]:
+    """What a store of so many turns takes that is not read as a whole."""
+    store, last = Store(folder / "large"), -(-turns // PER_STEP) - 1
+    store.write(0, make_step(0))
+    (first,) = (folder / "large" / "trajectories").glob("step=*")
+    for step in range(1, last + 1):
+        other = first.with_name(f"step={step:06d}")
+        other.mkdir()
+        for file in first.iterdir():
+            os.link(file, other / file.name)
+    files = f"{folder}/large/trajectories/*/*.parquet"
+    jobs: dict[str, Callable[[], object]] = {
+        "steps": store.steps,
+        "one_group": lambda: next(iter(store.read(last))),
+        "duckdb": lambda: _answer(f"SELECT avg(outcome), count(*) FROM '{files}' WHERE task_id = 'train/7'"),
+    }
+    found: dict[str, object] = {"turns": (last + 1) * PER_STEP, "steps": last + 1}
+    for name, job in jobs.items():
+        start_s = time.perf_counter()
+        job()
+        found[f"{name}_s"] = time.perf_counter() - start_s
+        found[f"{name}_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return found
+
+
 def _answer(query: str) -> tuple[Any, ...]:
     """The one row that a query returns."""
     found = duckdb.sql(query)
@@ -217,5 +248,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--large", type=int, help="measure a store of so many turns instead")
     given = parser.parse_args()
-    print(json.dumps(measure(given.turns, given.rounds), indent=2))
+    if given.large:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(measure_large(Path(folder), given.large), indent=2))
+    else:
+        print(json.dumps(measure(given.turns, given.rounds), indent=2))
