@@ -1,11 +1,17 @@
 """A bar on a terminal; a line now and then, with pace and time left, where output is no terminal."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from tests.commands.small_run import write_config
+from tests.helpers.command_line import turngate
+from turngate import progress_bar
 from turngate.progress_bar import LINE_S, Progress
+
+HOW = ("sampled", "greedy")
 
 
 class Clock:
@@ -44,9 +50,9 @@ def test_what_is_done_already_does_not_count_as_pace() -> None:
 def test_an_evaluation_says_what_is_solved_and_a_finding_stays() -> None:
     out, clock = io.StringIO(), Clock()
     with Progress(Console(file=out, width=200), "heldout", transient=True, clock=clock) as progress:
-        for done, solved in ((10, 4), (20, None)):
+        for done, success in ((10, 0.4), (20, None)):
             clock.now_s += LINE_S
-            progress.episodes(done, 20, solved)
+            progress.episodes(done, 20, success)
         progress.found("pass 3 solves 40 %")
         clock.now_s += LINE_S
         progress.update(20, 20, "nearly")
@@ -64,3 +70,20 @@ def test_a_terminal_gets_the_bar_alone() -> None:
         progress.update(3, 6, "note")
     assert "training:" not in out.getvalue()
     assert "3/6" in out.getvalue()
+
+
+def test_a_run_in_a_pipe_tells_of_its_warm_start_its_training_and_each_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_bar, "LINE_S", 0.0)
+    assert turngate("train", write_config(tmp_path), f"--folder={tmp_path}") == 0
+    assert (
+        turngate("eval", tmp_path / "lock/model", "--env", "turngate/Lock-v1", "--tasks", 3, "--out", tmp_path / "e")
+        == 0
+    )
+    told = capsys.readouterr().out.splitlines()
+    evaluations = [f"{phase} training, heldout, {how}: 4 of 4" for phase in ("before", "after") for how in HOW]
+    for begins in ("warm start: ", "training: 2 of 2"):
+        assert any(line.startswith(begins) for line in told), begins
+    for begins in (*evaluations, *(f"heldout, {how}: 3 of 3" for how in HOW)):
+        assert any(line.startswith(begins) and line.endswith("% solved") for line in told), begins

@@ -50,9 +50,9 @@ class Progress:
                 ", ".join([f"{self._title}: {done} of {total}", *self._pace(done, total), *([note] if note else [])])
             )
 
-    def episodes(self, done: int, total: int, solved: int | None) -> None:
-        """The same of an evaluation; ``solved``: how many of those that are done, None where that is not known yet."""
-        self.update(done, total, "" if solved is None else f"{solved / done:.0%} solved")
+    def episodes(self, done: int, total: int, success: float | None) -> None:
+        """The same of an evaluation; ``success``: the share of usable episodes so far, None where it is not known."""
+        self.update(done, total, "" if success is None else f"{success:.0%} solved")
 
     def found(self, result: str) -> None:
         """Show ``result`` behind every further note."""

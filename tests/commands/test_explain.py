@@ -189,7 +189,7 @@ def test_a_small_tree_in_full(path: str, expected: str) -> None:
         ("nowhere:March", r"^unknown key 'nowhere:March'"),
         ("width_m", r"^unknown key 'width_m'; did you mean 'stage\.width_m'"),
         ("march.speed", r"^unknown key 'march\.speed'; did you mean 'tune\.march\.speed'"),
-        ("march.sped", r"^unknown key 'march\.sped'|^unknown key 'march'"),
+        ("march.sped", r"^unknown key 'march'; "),
     ],
 )
 def test_a_wrong_key_is_one_line_with_the_closest(path: str, problem: str) -> None:

@@ -211,5 +211,17 @@ def test_every_task_that_was_played_is_told_with_what_is_solved_so_far():
     tasks, heard = models.tasks(4, "heldout"), []
     run(knows({tasks[1].id, tasks[3].id}, tasks), tasks, samples=2, told=lambda *counts: heard.append(counts))
     assert [counts[:2] for counts in heard] == [(2, 8), (4, 8), (6, 8), (8, 8)]
-    assert [solved for *_, solved in heard] == sorted(solved for *_, solved in heard)
-    assert heard[-1][2] == 4
+    assert heard[-1][2] == 0.5
+
+
+def test_what_is_told_leaves_unusable_episodes_out():
+    tasks, heard = models.tasks(2, "heldout"), []
+
+    class Broken(LockEnv):
+        def act(self, action):
+            if self._episode.task.id == tasks[0].id:
+                raise OSError("no disk")
+            return super().act(action)
+
+    run(knows({task.id for task in tasks}, tasks), tasks, make_env=Broken, told=lambda *counts: heard.append(counts))
+    assert heard[-1] == (2, 2, 1.0)

@@ -14,8 +14,9 @@ from turngate.trainer.evaluation.overlap import question_of
 from turngate.trainer.guidance.experience_memory import Recalled
 from turngate.types import Group, ScoredGroup, Task
 
-Told: TypeAlias = Callable[[int, int, int | None], None]
-"""Hears how many episodes have been played, of how many, and how many succeeded: None until examiners have spoken."""
+Told: TypeAlias = Callable[[int, int, float | None], None]
+"""Hears how many episodes have been played, of how many, and the share of the usable ones that succeeded: None where
+none was usable, and where examiners speak afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +85,18 @@ async def evaluate(
     shown = [[None if recalls is None else recalls[n].guidance] * samples for n in range(len(tasks))]
     examined = examining is not None and bool(examining.chosen(reads))
     at_once: dict[str, ScoredGroup] = {}
-    played_tasks = 0
+    played_tasks = usable_now = solved_now = 0
 
     def ended(group: Group) -> None:
-        nonlocal played_tasks
+        nonlocal played_tasks, usable_now, solved_now
         played_tasks += 1
         if not examined:
-            at_once[group.task.id] = score(group)
+            scored_now = at_once[group.task.id] = score(group)
+            usable_now += sum(one.usable for one in scored_now.scores)
+            solved_now += sum(one.usable and bool(one.success) for one in scored_now.scores)
         if told is not None:
-            solved = None if examined else sum(bool(s.success) for one in at_once.values() for s in one.scores)
-            told(played_tasks * samples, len(tasks) * samples, solved)
+            rate = solved_now / usable_now if usable_now else None
+            told(played_tasks * samples, len(tasks) * samples, rate)
 
     groups = await play_groups(player, worlds, tasks, shown, seed=seed, ended=ended)
     if examining is not None and examined:
