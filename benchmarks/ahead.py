@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.short_runs import Timed, conditions, timed, warm_started
-from turngate.metrics import read_metrics
+from turngate.store.metrics import read_metrics
 
 
 def ways(cores: int) -> dict[str, tuple[int, int]]:

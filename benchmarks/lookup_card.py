@@ -15,12 +15,12 @@ from time import perf_counter
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
+from turngate.config.sections import TinyModel
 from turngate.envs.pool.pool import EnvPool
 from turngate.envs.sql.engine.skeleton import skeleton
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.sources import LookupSql
-from turngate.run.models import new_model
-from turngate.sections import TinyModel
+from turngate.run.assembly.models import new_model
 from turngate.tools.read import rewritten
 from turngate.trainer.evaluation.overlap import overlap, question_of
 from turngate.types import Task, Trajectory

@@ -33,10 +33,10 @@ import numpy as np
 from turngate.agents.chat import TextChat
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, TokenLimits, play_groups
-from turngate.config import Config, parse
+from turngate.config.run_config import Config, parse
 from turngate.envs.base import TurnEnv
 from turngate.run.environments import Environments
-from turngate.run.replaying import MOST_AT_ONCE, ReplayCounts, Replayer, replay_store
+from turngate.run.replay.replayed_actions import MOST_AT_ONCE, ReplayCounts, Replayer, replay_store
 from turngate.store import Store, machine
 from turngate.types import Completion, EndedBy, Request, ScoredGroup, Trajectory, derive_seed
 

@@ -32,12 +32,12 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.tiny import load, random_model, train_tokenizer
+from turngate.config.sections import EnvSection
 from turngate.envs.pool.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.sources import GeneratedSql
-from turngate.run.demonstrations import Demonstrations, texts_of
 from turngate.run.environments import Environments
-from turngate.sections import EnvSection
+from turngate.run.start.demonstrations import Demonstrations, texts_of
 from turngate.types import Request
 
 EPISODES, TURNS, TURN_TOKENS = 64, 4, 32

@@ -19,9 +19,9 @@ from typing import Any
 
 import tomli_w
 
-from turngate.metrics import read_metrics
-from turngate.runs import RunFolder
 from turngate.sinks import Opening, SinkPart
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 DEMO = Path("examples/sql_demo.toml")
 FIRST = 1  # steps at the beginning that are not counted: caches are cold, and nothing was played ahead yet

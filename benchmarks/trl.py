@@ -46,12 +46,12 @@ from benchmarks.trl_ours import settings, tasks_of
 from benchmarks.trl_world import SHAPES, TOOL_FORMAT, WORLDS, Shape
 from turngate.agents.chat import Chat
 from turngate.agents.tiny import train_tokenizer
-from turngate.config import Config
-from turngate.run.demonstrations import demonstrations, texts_of
+from turngate.config.run_config import Config
+from turngate.run.assembly.models import load_model, save_model
 from turngate.run.environments import Environments
 from turngate.run.job import Job
-from turngate.run.models import load_model, save_model
-from turngate.runs import RunFolder
+from turngate.run.start.demonstrations import demonstrations, texts_of
+from turngate.store.folder import RunFolder
 from turngate.tools.read import rewritten
 
 TEMPLATE = "import trl, pathlib; print((pathlib.Path(trl.__file__).parent / 'chat_templates/qwen3.jinja').read_text())"

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from benchmarks.trl_world import WORLDS
-from turngate.config import Config
+from turngate.config.run_config import Config
 from turngate.run.environments import Environments
 from turngate.run.job import Job
 from turngate.sinks import Opening, Sink, SinkPart

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.helpers.viewed_runs import many_groups, recorded
-from turngate.commands.view_runs import PARTS
+from turngate.cli.view_runs import PARTS
 from turngate.envs.web.engine.install import executable
 from turngate.report.viewer.html_file import WrittenPage, write_html
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -94,15 +94,15 @@ SLOW = """
     benchmarks/test_latency.py
     benchmarks/test_one_gpu.py
     benchmarks/test_learner_memory.py
-    commands/test_disk.py
-    commands/test_doctor.py
-    commands/test_end_to_end.py
-    commands/test_eval_vllm_serve.py
-    commands/test_export.py
-    commands/test_loss_and_probe.py
-    commands/test_mistakes.py
-    commands/test_replay.py
-    commands/test_stopping.py
+    cli/test_disk.py
+    cli/test_doctor.py
+    cli/test_end_to_end.py
+    cli/test_eval_vllm_serve.py
+    cli/test_export.py
+    cli/test_loss_and_probe.py
+    cli/test_mistakes.py
+    cli/test_replay.py
+    cli/test_stopping.py
     contract
     envs/code
     envs/search/test_cheats.py

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from turngate.config import Config, dump, load, parse, parse_table
+from turngate.config.run_config import Config, dump, load, parse, parse_table
+from turngate.config.sections import TinyModel
 from turngate.errors import ConfigError, DataError
 from turngate.field_help import field_help
 from turngate.parts import Part
 from turngate.rewards import Rubric
-from turngate.sections import TinyModel
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
 

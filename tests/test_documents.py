@@ -86,7 +86,7 @@ def test_every_config_is_read_without_torch(acme: Path, document: str) -> None:
     texts = configs(document)
     script = f"""
         import re, sys, tomllib
-        from turngate.config import parse
+        from turngate.config.run_config import parse
         for text in {texts!r}:
             named = re.search(r"^model =|^\\[model", text, re.M)
             parse(tomllib.loads(text if named else "model = 'any'\\n" + text))
@@ -100,7 +100,7 @@ def test_every_config_is_read_without_torch(acme: Path, document: str) -> None:
 def test_every_part_of_the_package_is_found_by_its_short_name(acme: Path) -> None:
     """And there is an example for each kind of part that a config names."""
     script = f"""
-        import turngate.config
+        import turngate.config.run_config
         import turngate.envs.router.env, turngate.envs.search.env
         import turngate.envs.tooluse.generated.domains.users, turngate.envs.tooluse.env
         from turngate.parts import families
@@ -162,7 +162,7 @@ def test_all_parts_of_the_package_train_in_one_run(acme: Path) -> None:
     (acme / "echo.toml").write_text(configs("CONTRIBUTING.md")[-1])
     script = """
         import sys
-        from turngate.cli import main
+        from turngate.cli.main import main
         sys.argv = ["turngate", "train", "echo.toml"]
         main()
     """
@@ -251,7 +251,7 @@ def test_the_readme_counts_what_there_is() -> None:
 
 
 def test_the_estimators_of_the_offline_page_print_what_it_says(acme: Path) -> None:
-    program, *_ = blocks("docs/offline.md", "python")  # the others: tests/commands/test_data_document.py
+    program, *_ = blocks("docs/offline.md", "python")  # the others: tests/cli/test_data_document.py
     assert run(acme, program) == "0.5 0.4\n1.923\n0.45\n"
     assert "It prints `0.5 0.4`, `1.923` and `0.45`." in (ROOT / "docs/offline.md").read_text()
 
@@ -261,7 +261,7 @@ def test_the_commands_of_a_page_have_these_options(document: str, count: int, ac
     lines = [shlex.split(line, comments=True) for line in "".join(blocks(document, "sh")).splitlines()]
     script = f"""
         import typer
-        from turngate.cli import app
+        from turngate.cli.main import app
         for _, name, *words in {lines!r}:
             command = typer.main.get_command(app).commands[name]
             if hasattr(command, "commands"):

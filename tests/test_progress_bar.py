@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.commands.small_run import write_config
+from tests.cli.small_run import write_config
 from tests.helpers.command_line import turngate
 from turngate import progress_bar
 from turngate.progress_bar import LINE_S, Progress

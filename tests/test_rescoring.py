@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.command_line import turngate
-from turngate.commands.rescore import show
+from turngate.cli.rescore import show
 from turngate.envs.lock import RUBRIC as LOCK
 from turngate.envs.lock import LockEnv
 from turngate.envs.sql.env import SqlEnv

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from tests.commands.small_run import write_config
+from tests.cli.small_run import write_config
 from tests.helpers.command_line import turngate_at
-from turngate.config import load
+from turngate.config.run_config import load
 from turngate.envs.lock import RUBRIC as LOCK
 from turngate.errors import ConfigError, UnknownName
 from turngate.problems import one_line
 from turngate.rewards import Rubric
 from turngate.rubrics import SHIPPED, NamedRubric, find_rubric, rubric_names
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 
 TOML = """
 [[rewards]]

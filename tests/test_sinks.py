@@ -15,11 +15,11 @@ from rich.console import Console
 
 from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny_model
-from turngate.config import dump, parse
+from turngate.config.run_config import dump, parse
 from turngate.errors import ConfigError, DataError, MissingExtra, RunError
-from turngate.metrics import read_metrics
-from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, ConsoleSink, Jsonl, Opening, Sink, SinkPart, Tensorboard, Wandb, open_sinks
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 
 def opening(folder: Path, done: int = 0, **config: Any) -> Opening:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from turngate.errors import ConfigError
 from turngate.rewards import Rubric
-from turngate.runs import RunFolder
 from turngate.store import Store, write_text_atomic
+from turngate.store.folder import RunFolder
 from turngate.types import Group, Score, ScoredGroup
 
 TRAINING = "train"

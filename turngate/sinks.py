@@ -40,10 +40,10 @@ from rich.text import Text
 from turngate.errors import DataError, MissingExtra, RunError
 from turngate.foreign import described
 from turngate.jsonl import read_json
-from turngate.metrics import JsonlSink
 from turngate.parts import Part
-from turngate.runs import RunFolder
 from turngate.store import write_json_atomic
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import JsonlSink
 from turngate.types import JSON
 
 

@@ -23,10 +23,10 @@ from rich.console import Console
 
 from examples.code_repair.report import read_run, tables, write_csv, write_figure, write_page
 from examples.measured import ResultFiles
-from turngate.config import Config, load
+from turngate.config.run_config import Config, load
 from turngate.report.episodes import write_episodes
 from turngate.run.job import Job
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 SETTINGS = Path(__file__).parents[1] / "code_demo.toml"
 KINDS = ("gated", "direct", "shuffled")

@@ -14,8 +14,8 @@ from examples.farming.report import COLOURS
 from examples.farming.report import write_page as write_page
 from examples.measured import said, said_difference, trials
 from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import ScoredGroup, Trajectory
 
 COLOUR = {"direct": COLOURS["summed"], "gated": COLOURS["gated"], "shuffled": "#666666"}

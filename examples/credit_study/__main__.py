@@ -29,7 +29,7 @@ from examples.farming.report import write_page
 from examples.measured import ResultFiles, about, commit
 from examples.study import in_stages, parsed, study_parser
 from turngate.report.episodes import write_episodes
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -16,9 +16,9 @@ from examples.credit_study.signal import UPDATES as EARLY
 from examples.credit_study.signal import Signal, read_signal
 from examples.intervals import interval, sign_flip
 from examples.measured import said, said_difference, said_rate, trials
-from turngate.config import load_run
+from turngate.config.run_config import load_run
 from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 WINDOW = 5  # updates over which success in training is averaged
 COLOURS = {  # of Okabe and Ito, which people with any colour vision tell apart

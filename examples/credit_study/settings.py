@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turngate.config import Config, load
+from turngate.config.run_config import Config, load
 from turngate.envs.code.rubric import RUBRIC as CODE_RUBRIC
 from turngate.envs.lock import KEYS, LockTasks, colours_of, key_of
 from turngate.envs.sql.rubric import RUBRIC as SQL_RUBRIC
 from turngate.errors import ConfigError
 from turngate.rewards.gates.whole_kinds import Veto
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.types import Task, derive_seed
 
 HERE = Path(__file__).parent

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turngate.config import load_run
-from turngate.run.credit import own_rule
-from turngate.runs import RunFolder
+from turngate.config.run_config import load_run
+from turngate.run.assembly.credit import own_rule
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.trainer.batch.pack import by_turn
 from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.gigpo import step_groups

@@ -30,7 +30,7 @@ from examples.guidance_study.training import Wanted, train
 from examples.measured import ResultFiles, about, commit
 from examples.study import in_stages, parsed, study_parser
 from turngate.report.episodes import write_episodes
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 KINDS = tuple(dict.fromkeys(kind for environment in ENVIRONMENTS.values() for kind in environment.help))
 

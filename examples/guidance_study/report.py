@@ -13,9 +13,9 @@ from typing import NamedTuple
 from examples.code_repair.report import smooth
 from examples.guidance_study.settings import ENVIRONMENTS
 from examples.measured import said_difference, said_rate, trials
-from turngate.config import load_run
+from turngate.config.run_config import load_run
 from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 LAST = 5  # updates over which the share of guided episodes at the end is averaged
 PANELS = (

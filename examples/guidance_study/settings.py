@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from examples.guidance_study.show import show_locks, show_queries
-from turngate.config import Config, load
+from turngate.config.run_config import Config, load
 from turngate.envs.lock import COLOURS, colours_of, key_of
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.guidance import Guide, GuideGrpoPart, Helpers
 from turngate.types import Task, Trajectory
 

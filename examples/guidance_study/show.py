@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from turngate.config import Config
+from turngate.config.run_config import Config
 from turngate.envs.lock import COLOURS, KEYS, LockTasks, colours_of
 from turngate.run.environments import Environments
 from turngate.types import derive_seed

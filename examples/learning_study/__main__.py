@@ -31,7 +31,7 @@ from examples.learning_study.training import TRAINED, Wanted, config_of, side_ki
 from examples.measured import ResultFiles, about, commit
 from examples.study import in_stages, parsed, study_parser
 from turngate.report.episodes import write_episodes
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 EXAMPLES = Path(__file__).parent.parent
 TITLES = {"sql": "Questions about databases", "tool_use": "Serving a desk", "search": "Questions about documents"}

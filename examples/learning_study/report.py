@@ -11,11 +11,11 @@ from typing import NamedTuple
 from examples.intervals import interval
 from examples.learning_study.training import TRAINED
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
 from turngate.report.curves import plot_success
 from turngate.report.episodes import PlayedEvaluation, sampling_of
 from turngate.report.intervals import by_question, paired_difference, rate_by_question
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.evaluation.overlap import overlap_lines, read_overlaps

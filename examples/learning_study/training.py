@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from turngate.config import Config, load
+from turngate.config.run_config import Config, load
 from turngate.errors import ConfigError
 from turngate.run.job import Job
 from turngate.run.side_runs import side_runs
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 TRAINED = "training"
 FURTHER = {

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from examples.measured import said_difference
 from examples.offline_study.settings import ENVIRONMENTS, OFFLINE, ON_TOP, ONLINE, START, STORE, Wanted
 from examples.offline_study.training import validated
-from turngate.metrics import read_metrics
 from turngate.report.episodes import PlayedEvaluation, sampling_of
 from turngate.report.intervals import Interval, SuccessCount, by_question, paired_difference
+from turngate.store.metrics import read_metrics
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.types import Metrics

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from turngate.config import Config, load
+from turngate.config.run_config import Config, load
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 HERE = Path(__file__).parent
 READABLE = Rubric(rewards=(FromEvidence(name="parsed", evidence="parsed", kind="outcome", agg="mean"),))

@@ -14,7 +14,7 @@ from turngate.envs.lock import LockTasks
 from turngate.errors import ConfigError
 from turngate.run.environments import Environments
 from turngate.run.job import Job
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.validation_steps import read_steps
 
 

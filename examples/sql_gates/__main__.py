@@ -31,7 +31,7 @@ from examples.sql_gates.settings import PAYMENTS, SETTINGS
 from examples.sql_gates.training import Wanted, train
 from examples.study import in_stages, parsed, study_parser
 from turngate.report.episodes import write_episodes
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -12,8 +12,8 @@ from examples.code_repair.report import Run, ends_and_change, smooth
 from examples.sql_gates import settings
 from examples.sql_gates.settings import PAYMENTS
 from turngate.report.episodes import evaluations_of, sampling_of
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import ScoredGroup
 
 MEASURES = {

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from turngate.config import Config, load
+from turngate.config.run_config import Config, load
 from turngate.envs.sql.rubric import RUBRIC as SQL_RUBRIC
 from turngate.rewards.gates.whole_kinds import CapProcess, NeedsOutcome
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 SETTINGS = Path(__file__).parent / "settings.toml"
 

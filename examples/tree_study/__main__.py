@@ -28,7 +28,7 @@ from examples.tree_study.settings import KINDS, TURNS
 from examples.tree_study.training import Wanted, train
 from examples.tree_study.values import turn_values
 from turngate.report.episodes import write_episodes
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -16,9 +16,9 @@ from examples.measured import said_difference, said_rate, trials
 from examples.tree_study.settings import KINDS, LEAVES, chain_turns
 from examples.tree_study.values import LEAVES as VALUE_LEAVES
 from examples.tree_study.values import TurnValue
-from turngate.config import load_run
+from turngate.config.run_config import load_run
 from turngate.report.episodes import PlayedEvaluation, evaluations_of, sampling_of
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 WINDOW = 5  # updates over which success in training is averaged
 

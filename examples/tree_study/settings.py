@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from examples.credit_study.settings import ENVIRONMENTS, config_with
-from turngate.config import Config
+from turngate.config.run_config import Config
 from turngate.trainer.credit import tree_rpo
 from turngate.types import FloatArray, TurnTable
 

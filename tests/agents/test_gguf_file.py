@@ -9,7 +9,7 @@ import torch
 from turngate.agents import gguf_file, tiny
 from turngate.agents.chat import Chat
 from turngate.errors import ConfigError
-from turngate.run.stored_weights import stored_weights
+from turngate.run.assembly.stored_weights import stored_weights
 
 WIDTH, HEADS, LAYERS, INNER = 32, 2, 2, 64
 TEMPLATE = (

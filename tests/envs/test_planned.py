@@ -17,13 +17,13 @@ from tests.agents.test_rollout import Recording
 from tests.helpers import models
 from tests.helpers.chat_server import serving_prompts
 from turngate.agents.rollout import Player, TokenLimits, play_groups
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.envs.planned import ASK, MOST_LINES, PlannedEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.errors import ConfigError
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Source, Trajectory
 
 

@@ -12,7 +12,7 @@ from tests.examine.episodes import episode, examined, group, task, values
 from tests.helpers import command_line, tiny_judge
 from tests.helpers.scripted_judge import said, written
 from turngate.agents import tiny
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.envs.check.check_env import check_env
 from turngate.errors import UserError
 from turngate.examine import Nuggets
@@ -22,8 +22,8 @@ from turngate.rewards.judge.items import Criterion
 from turngate.rewards.outcome.criteria import criteria_score
 from turngate.rubrics import find_rubric
 from turngate.run.environments import builder
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Group
 
 FAST = {"attempts": 1, "backoff_s": 0.0, "backoff_max_s": 0.0}

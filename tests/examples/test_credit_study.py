@@ -32,7 +32,7 @@ from turngate.envs.lock import LockTasks, colours_of, key_of
 from turngate.errors import ConfigError
 from turngate.report.intervals import wilson
 from turngate.run.environments import Environments
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.credit.capo import flagged_rewards
 
 

@@ -21,7 +21,7 @@ from examples.guidance_study.settings import (
 from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.lock import LockTasks, colours_of, key_of
 from turngate.run.environments import Environments
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.guidance import Helpers
 from turngate.types import Ending, Evidence, Trajectory
 

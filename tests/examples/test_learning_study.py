@@ -13,11 +13,11 @@ from examples.learning_study.report import Run, read_runs, supervised_table
 from examples.learning_study.training import FURTHER, config_of
 from tests.helpers.episodes_csv import rates_of_episodes
 from tests.helpers.warm_starts import one, passes
-from turngate.config import load
+from turngate.config.run_config import load
 from turngate.errors import ConfigError
+from turngate.run.checks.split_overlap import split_overlaps
 from turngate.run.environments import Environments
-from turngate.run.splits import split_overlaps
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.validation_passes import write_passes
 

@@ -35,13 +35,13 @@ from tests.helpers.recipes import (
     weights,
     what_was_collected_is_compared_and_then_played_on,
 )
-from turngate.config import load
+from turngate.config.run_config import load
 from turngate.methods.overlay import FOLDER as OVERLAYS
-from turngate.metrics import read_metrics
 from turngate.report import summary
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.torch.shards import read_state
 

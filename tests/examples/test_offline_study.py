@@ -14,8 +14,8 @@ from examples.offline_study.settings import ENVIRONMENTS, OFFLINE, ON_TOP, ONLIN
 from examples.offline_study.training import best_arm
 from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.lock import COLOURS, LockTasks, colours_of, key_of
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.validation_steps import TriedStep, TriedSteps, write_steps
 

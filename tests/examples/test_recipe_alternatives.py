@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.recipes import FOLDER, RECIPES, Starts, alternatives
-from turngate.config import load
-from turngate.metrics import read_metrics
+from turngate.config.run_config import load
 from turngate.run.job import Job
 from turngate.run.staged_job import StagedJob
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 ALTERNATIVES = [(recipe, line) for recipe in RECIPES for line in alternatives((FOLDER / recipe).read_text())]
 

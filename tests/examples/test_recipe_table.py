@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.helpers.recipes import FOLDER, alternatives
-from turngate.config import Config, parse
+from turngate.config.run_config import Config, parse
 from turngate.methods.overlay import find, parts_in
 from turngate.parts import Part
 from turngate.trainer.auxiliary import AuxiliaryPart

@@ -28,11 +28,11 @@ from tests.helpers.recipes import (
     unbalanced_groups_are_dropped,
 )
 from tests.helpers.spider_folder import spider_folder
-from turngate.config import load
-from turngate.metrics import read_metrics
+from turngate.config.run_config import load
 from turngate.report import summary
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import rloo
 from turngate.trainer.evaluation.evaluations_file import read_evaluations

@@ -19,9 +19,9 @@ import pytest
 import turngate
 from examples.environments import gsm8k, wiki_search
 from tests.helpers.command_line import turngate as command
-from turngate.config import parse
-from turngate.metrics import read_metrics
-from turngate.runs import RunFolder
+from turngate.config.run_config import parse
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 MODULES = [gsm8k, wiki_search]
 ROWS = [

@@ -14,9 +14,9 @@ from examples.sql_gates.settings import DIRECT, GATED, OUTCOME, PAYMENTS, SETTIN
 from examples.sql_gates.shown import show_repeats
 from examples.sql_gates.training import Wanted, train
 from tests.helpers.episodes_csv import rates_of_episodes
-from turngate.config import load
+from turngate.config.run_config import load
 from turngate.envs.sql.env import SqlEnv
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.types import Record
 
 TINY = """

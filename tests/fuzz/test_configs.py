@@ -14,11 +14,11 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.commands.test_bad_configs import CONFIG, KEYS, OPENED
+from tests.cli.test_bad_configs import CONFIG, KEYS, OPENED
 from tests.fuzz.budget import examples
 from tests.fuzz.texts import PLAIN_TEXTS
 from tests.helpers.command_line import turngate
-from turngate.commands import train
+from turngate.cli import train
 from turngate.run.job import Job
 
 AGREES = {"type": "from_evidence", "name": "agrees", "evidence": "agrees", "weight": 0.1}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.commands.small_run import write_config
+from tests.cli.small_run import write_config
 from tests.fuzz.budget import examples
 from tests.helpers.command_line import turngate
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turngate.commands.eval import evaluate_config
+from turngate.cli.eval import evaluate_config
 from turngate.config import load
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "episodes"
 NAMES = ("in_process", "sandboxed")

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from turngate import cli
+from turngate.cli.main import main
 
 
 def turngate(*arguments: object) -> int:
@@ -12,7 +12,7 @@ def turngate(*arguments: object) -> int:
     before = sys.argv
     sys.argv = ["turngate", *map(str, arguments)]
     try:
-        cli.main()
+        main()
     except SystemExit as stop:
         return int(stop.code or 0)
     finally:

@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from turngate.commands.thread_waiting import bound_spinning
+from turngate.cli.thread_waiting import bound_spinning
 
-IMPORTED = ("torch", "transformers.modeling_utils", "turngate.commands.train", "turngate.commands.eval")
+IMPORTED = ("torch", "transformers.modeling_utils", "turngate.cli.train", "turngate.cli.eval")
 """Of these each command needs some, and each takes seconds."""
 
 

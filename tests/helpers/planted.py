@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Score, Trajectory, Turn
 
 Change = Callable[[Trajectory, Score], tuple[Trajectory, Score]]

@@ -4,10 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
-from turngate.config import Config, load, parse
-from turngate.metrics import read_metrics
-from turngate.runs import RunFolder
+from turngate.config.run_config import Config, load, parse
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.types import Source
 
 FOLDER = Path(__file__).parents[2] / "examples" / "recipes"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from turngate.config import dump, parse
+from turngate.config.run_config import dump, parse
 from turngate.run.job import Job
 from turngate.store import Store
 from turngate.types import (
@@ -152,7 +152,7 @@ def served(folder: Path) -> Iterator[str]:
 
     import uvicorn
 
-    from turngate.commands.view_runs import PARTS
+    from turngate.cli.view_runs import PARTS
     from turngate.report.viewer.live_runs import LiveRuns
     from turngate.report.viewer.view_server import view_app
 

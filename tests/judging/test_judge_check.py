@@ -9,7 +9,7 @@ from tests.helpers import tiny_judge
 from tests.helpers.command_line import turngate
 from tests.helpers.scripted_judge import DOWN
 from tests.judging.labelled_rows import ROWS, grader, measure, work, write
-from turngate.commands.judge_check import judge_check, judge_named, table
+from turngate.cli.judge_check import judge_check, judge_named, table
 from turngate.errors import ConfigError, DataError
 from turngate.judging import ModelJudge, PolicyJudge, ServerJudge
 from turngate.judging.parts import folder_version

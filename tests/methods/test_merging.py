@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turngate.config import dump, load, parse, parse_with
+from turngate.config.run_config import dump, load, parse, parse_with
 from turngate.errors import ConfigError, UnknownName
 
 BASE: dict[str, Any] = {"model": "any"}

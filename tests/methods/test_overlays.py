@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.commands.methods import markdown
+from turngate.cli.methods import markdown
 from turngate.errors import ConfigError, DataError
 from turngate.methods.overlay import FOLDER, NOT_MEASURED, find, listed, parts_in, read
 

@@ -3,7 +3,7 @@
 import csv
 
 from tests.helpers.command_line import turngate
-from turngate.config import dump, parse
+from turngate.config.run_config import dump, parse
 from turngate.report.episodes import COLUMNS
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.evaluations_file import add_evaluation

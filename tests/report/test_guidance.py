@@ -4,11 +4,11 @@ import numpy as np
 
 from tests.helpers.command_line import turngate
 from tests.report.test_summary import LOCK
-from turngate.config import dump, parse
-from turngate.metrics import JsonlSink
+from turngate.config.run_config import dump, parse
 from turngate.report import curves, guidance
 from turngate.report.curves import plot_curves, plot_success
 from turngate.report.guidance import plot_guidance, was_guided
+from turngate.store.metrics import JsonlSink
 
 
 def step(number, *, share, alone, lifts, **more):

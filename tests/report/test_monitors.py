@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from turngate.errors import DataError
-from turngate.metrics import JsonlSink
 from turngate.report import monitors
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors
 from turngate.report.summary import write_report
 from turngate.rewards.monitors.alarm import Alarm
+from turngate.store.metrics import JsonlSink
 from turngate.trainer.checks.alarm_log import AlarmLog, Raised
 
 SPAM = Alarm(

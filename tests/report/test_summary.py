@@ -1,9 +1,9 @@
 """What a report says of a run as a whole: that its rubric is unsafe, wherever its numbers are shown."""
 
 from tests.helpers.command_line import turngate
-from turngate.config import dump, parse
-from turngate.metrics import JsonlSink
+from turngate.config.run_config import dump, parse
 from turngate.report.summary import episodes_line
+from turngate.store.metrics import JsonlSink
 
 FARMED = {
     "rewards": [

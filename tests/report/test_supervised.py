@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.helpers.command_line import turngate
 from tests.helpers.warm_starts import one, passes
-from turngate.config import dump, parse
+from turngate.config.run_config import dump, parse
 from turngate.errors import ShapeError
 from turngate.report.supervised import CUT_OFF, times_as_many
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.evaluations_file import add_evaluation
 from turngate.trainer.evaluation.validation_passes import write_passes

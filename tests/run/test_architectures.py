@@ -16,7 +16,7 @@ from turngate.agents import tiny
 from turngate.agents.chat import Chat, ends_of
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import TokenLimits
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
 from turngate.run.job import Job
 from turngate.trainer.batch.pack import pack

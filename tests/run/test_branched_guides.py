@@ -18,13 +18,13 @@ from rich.console import Console
 from tests.helpers.chat_server import serving_prompts
 from tests.helpers.guided import shipped
 from tests.run.test_guides import GUIDES
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
 from turngate.report.episode_words import is_forced
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.branching import BranchingPart
 from turngate.types import ScoredGroup, Trajectory
 

@@ -16,14 +16,14 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.envs.lock import LockEnv
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
 from turngate.report.show import show
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 PAID = {
     "rewards": [

@@ -14,13 +14,13 @@ import torch
 
 from tests.helpers import models
 from turngate.agents import tiny
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.envs.lock import LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.errors import ConfigError
-from turngate.run.credit import answer_of, needs_reference, own_rule, rule_of, signals_of, trains_reward_model
+from turngate.run.assembly.credit import answer_of, needs_reference, own_rule, rule_of, signals_of, trains_reward_model
+from turngate.run.assembly.learners import learner_of, reference_of, reward_model_of
 from turngate.run.environments import Environments
-from turngate.run.learners import learner_of, reference_of, reward_model_of
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.kills import Killed
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.types import ScoredGroup
 
 LOCK = "turngate/Lock-v1"

@@ -6,9 +6,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from turngate.config import load
-from turngate.run import warm_start
+from turngate.config.run_config import load
 from turngate.run.job import Job
+from turngate.run.start import warm_start
 from turngate.types import Guidance
 
 CONFIG = """

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
-from turngate.config import parse
+from turngate.config.run_config import parse
+from turngate.config.sections import EnvSection
 from turngate.envs.lock import RUBRIC
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards import FromEvidence, Rubric
 from turngate.run.environments import Environments
-from turngate.sections import EnvSection
 from turngate.trainer.curriculum import shares
 from turngate.types import Evidence, Group
 

@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.command_line import turngate_at
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError, DataError
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Source
 
 BASE = {

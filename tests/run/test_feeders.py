@@ -19,12 +19,12 @@ from rich.console import Console
 import turngate
 from tests.helpers.tiny_run import tiny
 from turngate import Evidence, FromEvidence, Rubric, Task, TaskList, ToolEnv, TurnSpec, tool
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.envs.registry import registered
 from turngate.errors import ConfigError, RunError
 from turngate.rewards.outcome import Rlcr
+from turngate.run.checks.feeders import check_feeders
 from turngate.run.environments import Environments
-from turngate.run.feeders import check_feeders
 from turngate.run.job import Job
 from turngate.store import Store
 from turngate.trainer.evaluation.evaluations_file import read_evaluations

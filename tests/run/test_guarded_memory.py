@@ -11,14 +11,14 @@ from rich.console import Console
 from tests.helpers.chat_server import completion, serving, serving_prompts
 from tests.run.test_memory_guide import config as memory_config
 from tests.run.test_memory_guide import server_of, train
-from turngate.cli import app
-from turngate.config import parse
+from turngate.cli.main import app
+from turngate.config.run_config import parse
 from turngate.envs.lock import COLOURS, LockEnv, key_of
 from turngate.errors import ConfigError, EnvError
-from turngate.metrics import read_metrics
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 PLAIN = "When a key was wrong, go on with the next dial."

@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.guided import shipped
-from turngate.config import Config
+from turngate.config.run_config import Config
 from turngate.envs.lock import LockEnv
 from turngate.errors import ConfigError
 from turngate.foreign import Interruption
-from turngate.run.guide_help import check_guide
+from turngate.run.assembly.guide_help import check_guide
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.trainer.guidance import Helpers, Plan, ReverseCurriculumPart
 from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum
 from turngate.types import ScoredGroup, Source, Task

@@ -9,13 +9,13 @@ import logging
 
 import pytest
 
-from tests.commands.small_run import CONFIG
+from tests.cli.small_run import CONFIG
 from tests.helpers.command_line import turngate
-from turngate.config import parse
-from turngate.metrics import read_metrics
+from turngate.config.run_config import parse
+from turngate.run.assembly.guide_help import EnvironmentHelp
 from turngate.run.environments import Environments
-from turngate.run.guide_help import EnvironmentHelp
 from turngate.store import Store
+from turngate.store.metrics import read_metrics
 
 GUIDE = 'guide = {{type = "tests.helpers.guides:HelpsOne", level = {level}}}\n'
 ONE_DIAL = 'id = "turngate/Lock-v1"\ntasks = {type = "lock", dials = 1}'

@@ -18,10 +18,10 @@ import torch
 from tests.helpers.command_line import turngate
 from tests.helpers.forked_commands import Forks
 from tests.run.test_killed import train_until_killed
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
-from turngate.run.models import load_model
-from turngate.runs import RunFolder
+from turngate.run.assembly.models import load_model
+from turngate.store.folder import RunFolder
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.evaluation.evaluations_file import forget_evaluations, read_evaluations
 from turngate.trainer.evaluation.validation_steps import TriedStep, TriedSteps, read_steps, write_steps

@@ -20,9 +20,9 @@ import pytest
 from tests.helpers.command_line import turngate
 from tests.helpers.forked_commands import Forks
 from tests.helpers.tiny_run import tiny
-from turngate.metrics import read_metrics
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 900

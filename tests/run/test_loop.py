@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from turngate.errors import RunError
-from turngate.run import loop
-from turngate.run.loop import DaemonThreads, run_to_end
+from turngate.run.process import event_loop as loop
+from turngate.run.process.event_loop import DaemonThreads, run_to_end
 
 
 def test_it_returns_and_raises_what_the_work_does():

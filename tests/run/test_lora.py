@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 
 from tests.helpers.command_line import turngate
 from turngate.agents import tiny
-from turngate.config import load
+from turngate.config.run_config import load
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.validation_steps import read_steps
 from turngate.trainer.torch.shards import read_state
 

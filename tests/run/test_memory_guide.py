@@ -8,17 +8,17 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.chat_server import serving_prompts
-from turngate.cli import app
-from turngate.config import parse
+from turngate.cli.main import app
+from turngate.config.run_config import parse
 from turngate.envs.lock import LockTasks
 from turngate.errors import ConfigError
 from turngate.foreign import Interruption
-from turngate.metrics import read_metrics
+from turngate.run.assembly.guide_help import EnvironmentHelp
 from turngate.run.environments import Environments
-from turngate.run.guide_help import EnvironmentHelp
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer import ahead
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.guidance import MemoryGuide

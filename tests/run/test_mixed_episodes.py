@@ -18,10 +18,10 @@ import tomli_w
 from tests.helpers.command_line import turngate
 from tests.helpers.kills import killed_in
 from tests.run.test_stored_episodes import BASE, ROOT, Seen, reading, rows, trained
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.trainer.batch.contexts import Origin
 
 POOL = {"id": "turngate/Lock-v1", "tasks": "tests.run.late_killing_pool:six_locks"}

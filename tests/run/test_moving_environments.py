@@ -17,7 +17,7 @@ import pytest
 
 from tests.helpers.command_line import turngate_at
 from turngate.envs import own_folder
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 MODULE = '''
 import os

@@ -8,7 +8,7 @@ from tests.helpers import architectures, models
 from tests.helpers.live_memory import bytes_of
 from turngate.agents import tiny
 from turngate.agents.policies.kv_cache import SlotCache
-from turngate.run.needed_memory import (
+from turngate.run.doctor.needed_memory import (
     LEARNER_PASS,
     SAMPLER_PASS,
     MemoryUse,

@@ -9,7 +9,7 @@ import pytest
 from tests.run import learner_parts
 from tests.run.test_lora import trained, written
 from turngate.errors import NotFiniteError, OutOfMemory, RunError
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from tests.helpers.command_line import turngate
 from tests.helpers.sessions import in_own_session
 from turngate import register
 from turngate.envs.registry import registered
-from turngate.metrics import read_metrics
 from turngate.rescoring import rescore_run
 from turngate.rubrics import find_rubric
 from turngate.store import Store
+from turngate.store.metrics import read_metrics
 from turngate.trainer.checks.alarm_log import read_alarms
 from turngate.types import FAULT, Ending
 
@@ -64,7 +64,7 @@ tasks = 2
 MAIN = """
 import sys
 import turngate
-from turngate.cli import main
+from turngate.cli.main import main
 for kind in sys.argv.pop(1).split(","):
     turngate.register(f"test/{kind}-v0", f"tests.helpers.odd_envs:{kind}")
 main()

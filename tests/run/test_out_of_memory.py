@@ -17,7 +17,7 @@ from turngate.agents.policies.forward import Feed
 from turngate.agents.policies.kv_cache import SlotCache
 from turngate.agents.refused_memory import is_out_of_memory
 from turngate.errors import OutOfMemory
-from turngate.run.models import save_model
+from turngate.run.assembly.models import save_model
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.torch import packing, tree_flex
 from turngate.trainer.torch.tree_attention import BlockLayout

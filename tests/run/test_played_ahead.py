@@ -15,13 +15,13 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.kills import Killed
-from turngate.config import dump, parse
+from turngate.config.run_config import dump, parse
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
 from turngate.run.job import Job
 from turngate.run.side_runs import side_runs
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer import ahead
 
 BASE: dict[str, Any] = {

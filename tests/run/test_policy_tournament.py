@@ -19,11 +19,11 @@ import pytest
 
 from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny_model
-from turngate.metrics import read_metrics
 from turngate.rescoring import rescore, rescore_run
 from turngate.rewards import Rubric
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
 CONFIG = (

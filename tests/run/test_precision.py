@@ -14,9 +14,9 @@ from tests.helpers import models
 from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 from turngate.agents.policies.forward import cast
-from turngate.config import parse
-from turngate.run.learners import learner_of
-from turngate.run.models import load_model
+from turngate.config.run_config import parse
+from turngate.run.assembly.learners import learner_of
+from turngate.run.assembly.models import load_model
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.learner import TOLERANCES
 from turngate.trainer.loss import PolicyLoss

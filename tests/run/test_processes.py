@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.small_run import variables
+from tests.cli.small_run import variables
 from tests.helpers.command_line import turngate
 from tests.helpers.rounding import GRADIENT
 from tests.helpers.tiny_run import tiny
-from turngate.metrics import read_metrics
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "turngate"]
 LIMIT_S = 600

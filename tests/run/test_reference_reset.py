@@ -8,7 +8,7 @@ from rich.console import Console
 from tests.helpers.command_line import turngate
 from tests.helpers.kills import killed_in
 from tests.run.test_stored_episodes import BASE, Seen, reading, rows, trained
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
 from turngate.run.job import Job
 

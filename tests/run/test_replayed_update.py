@@ -10,12 +10,12 @@ from rich.console import Console
 
 from tests.helpers.command_line import turngate_at
 from tests.helpers.planted import in_turn, planted
-from turngate.config import parse
-from turngate.metrics import read_metrics
+from turngate.config.run_config import parse
 from turngate.run.job import Job
-from turngate.run.replayed_update import states_differ
-from turngate.runs import RunFolder
+from turngate.run.replay.replayed_update import states_differ
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.checks.monitoring import CREDIT_TURNS
 

@@ -12,14 +12,14 @@ from rich.console import Console
 import turngate
 from tests.helpers.command_line import turngate_at
 from tests.helpers.planted import planted
-from turngate.config import parse
+from turngate.config.run_config import parse
+from turngate.config.sections import EnvSection
 from turngate.errors import ReplayRefused
 from turngate.run.environments import Environments
 from turngate.run.job import Job
-from turngate.run.replaying import first_seed, refuse_outside
-from turngate.runs import RunFolder
-from turngate.sections import EnvSection
+from turngate.run.replay.replayed_actions import first_seed, refuse_outside
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Ending, Task, Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.kills import Killed
 from tests.run.test_curriculum_runs import BASE, EASY, numbers, played, run
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
+from turngate.store.metrics import read_metrics
 from turngate.trainer.curriculum import Ur2Part
 
 SEARCH = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.jsonl import read_rows
 from turngate.run.job import Job
 

@@ -9,13 +9,13 @@ from rich.console import Console
 
 from tests.helpers.guided import TASK, Known, solution
 from turngate.agents.handoff import Handoff, ScriptActor
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.envs.lock import LockEnv, LockTasks
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.guidance import SecondPolicyPart
 from turngate.types import Guidance, Source
 

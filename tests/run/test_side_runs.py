@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import tomli_w
 
-from tests.commands.small_run import COMMAND, variables
+from tests.cli.small_run import COMMAND, variables
 from tests.helpers.command_line import turngate
 from tests.helpers.waiting import wait_until
-from turngate.metrics import read_metrics
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 
 TABLE: dict[str, Any] = {

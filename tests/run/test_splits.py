@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.commands.small_run import write_config
+from tests.cli.small_run import write_config
 from tests.helpers.command_line import turngate
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.envs.sql.engine.skeleton import normalised, skeleton
 from turngate.errors import ConfigError
+from turngate.run.checks.split_overlap import split_overlaps
 from turngate.run.environments import Environments
 from turngate.run.job import Job
-from turngate.run.splits import split_overlaps
 from turngate.trainer.evaluation.overlap import SplitOverlap
 
 SQL = {"id": "turngate/Sql-v1", "kwargs": {"max_rows": 3}}

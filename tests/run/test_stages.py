@@ -23,15 +23,15 @@ from rich.console import Console
 from tests.helpers.command_line import turngate
 from tests.run.test_killed import episodes, metrics, train_until_killed
 from tests.run.test_stored_episodes import BASE
-from turngate.config import Config, dump, parse
+from turngate.config.run_config import Config, dump, parse
+from turngate.config.stages import StageEnd, merged
 from turngate.errors import ConfigError, RunError, UserError
-from turngate.run.assemble import learning_run
+from turngate.run.assembly.assemble import learning_run
+from turngate.run.assembly.models import load_model
 from turngate.run.environments import Environments
-from turngate.run.models import load_model
 from turngate.run.staged_job import StagedJob
-from turngate.runs import RunFolder
-from turngate.stage_settings import StageEnd, merged
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.imitation_weights import rise
 from turngate.types import Trajectory

@@ -15,12 +15,12 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.command_line import turngate_at
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError, UserError
-from turngate.metrics import read_metrics
 from turngate.run.job import Job
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer import step as step_module
 from turngate.trainer.batch.contexts import Origin
 

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from tests.helpers.command_line import turngate
 from turngate.agents import tiny
-from turngate.commands.train import safe
-from turngate.config import load_run, parse
+from turngate.cli.train import safe
+from turngate.config.run_config import load_run, parse
 from turngate.errors import ConfigError
 from turngate.run.job import Job
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.evaluation.validation_passes import read_passes
 

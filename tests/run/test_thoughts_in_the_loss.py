@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from tests.helpers.command_line import turngate
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.jsonl import read_rows
 from turngate.run.job import Job
 from turngate.store import Store

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from turngate.config import dump, parse
+from turngate.config.run_config import dump, parse
 from turngate.errors import ConfigError
 from turngate.jsonl import read_rows
 from turngate.run.job import Job

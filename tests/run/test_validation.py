@@ -14,13 +14,13 @@ from rich.console import Console
 
 from tests.helpers.command_line import turngate
 from tests.helpers.warm_starts import entry, one, passes
-from turngate.config import Config, load_run, parse
+from turngate.config.run_config import Config, load_run, parse
 from turngate.errors import ConfigError, DataError
+from turngate.run.assembly.models import load_model
 from turngate.run.environments import Environments
 from turngate.run.job import Job
-from turngate.run.models import load_model
 from turngate.run.validation import empty_folder, trying, validation_tasks
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.evaluation.validation_passes import read_passes, write_passes
 from turngate.trainer.imitate import Imitation

@@ -21,8 +21,8 @@ from tests.helpers import vllm_engines, vllm_venv
 from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny
 from tests.run.test_killed import ROOT, episodes, metrics
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 
 LIMIT_S = 900
 CONFIG = """

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError, UserError
 from turngate.run.job import Job
 

@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.chat_server import serving_prompts
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
-from turngate.metrics import read_metrics
+from turngate.run.assembly.models import load_model
 from turngate.run.job import Job
-from turngate.run.models import load_model
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.batch.contexts import Origin
 from turngate.trainer.batch.pack import pack
 from turngate.trainer.torch.learner import TorchLearner

@@ -14,7 +14,7 @@ LIGHT = (
     "turngate.trainer.loss",
     "turngate.trainer.learner",
     "turngate.agents.policies.parts",
-    "turngate.config",
+    "turngate.config.run_config",
 )
 HEAVY = ("torch", "transformers", "tokenizers", "vllm", "playwright", "docker", "matplotlib", "duckdb", "pandas")
 CORE = {

@@ -41,7 +41,7 @@ TORCH_HOMES = {
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 OPTIONAL |= {"httpx2", "docker", "tensorboard", "tantivy"}
-PRINTERS = {"cli.py", "envs/code/grading/inside/run_plain.py"}  # the second one is the program of a sandbox
+PRINTERS = {"cli/main.py", "envs/code/grading/inside/run_plain.py"}  # the second one is the program of a sandbox
 SEEDING = ("random.seed", "np.random.seed", "torch.manual_seed")
 LONGEST_FILE, LONGEST_FUNCTION = 600, 80
 

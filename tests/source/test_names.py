@@ -22,7 +22,6 @@ ROLES = {
     "probing": "questions about a recorded turn: how they are put, and the examiner",
     "learner": "who holds the weights: the protocol, and the one of torch",
     "warm_start": "the warm start: how it is made, and how it is reported",
-    "supervised": "baselines that learn from demonstrations alone: how they are made, and how they are reported",
     "local": "what runs here, on this machine",
     "openai": "what speaks with a server of OpenAI's chat completions",
     **dict.fromkeys(("credit", "show", "tasks"), "a command, and the module that does its work"),

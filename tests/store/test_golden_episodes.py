@@ -14,8 +14,8 @@ import pytest
 from tests.golden.renew import GOLDEN, NAMES, PHASE, renew
 from tests.helpers.command_line import turngate_at
 from tests.helpers.planted import one_character
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Ending, ScoredGroup
 
 ENVS = ("lock", "sql", "search", "router", "lending", "helpdesk", "retail")

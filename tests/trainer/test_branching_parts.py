@@ -12,7 +12,7 @@ from tests.helpers import models
 from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Forest
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
-from turngate.run.replaying import first_seed
+from turngate.run.replay.replayed_actions import first_seed
 from turngate.trainer.batch.pack import pack
 from turngate.trainer.batch.shared_turns import regrafted, sampled_turns
 from turngate.trainer.batch.table import tabulate

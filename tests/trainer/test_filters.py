@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import models
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError, PartError
 from turngate.trainer.filters.parts import FilterPart, keep, varied
 from turngate.types import Guidance, RewardEvent, ScoredGroup, Task

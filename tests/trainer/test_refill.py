@@ -11,7 +11,7 @@ from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool.pool import EnvPool
-from turngate.metrics import Clock
+from turngate.store.metrics import Clock
 from turngate.trainer.credit import grpo
 from turngate.trainer.curriculum import Supply
 from turngate.trainer.curriculum.pass_rates import expected_draws, informative

@@ -14,7 +14,7 @@ from turngate.agents.prefix_turns import PrefixTurns
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.errors import PartError, RunError
-from turngate.metrics import Clock
+from turngate.store.metrics import Clock
 from turngate.trainer.credit import grpo
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.loss import PolicyLoss

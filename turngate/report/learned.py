@@ -23,7 +23,7 @@ TRAIN = "train"
 
 
 class RunRule(Protocol):
-    """How a run turned payments into credit, as ``turngate.run.credit.RecordedRule`` tells it."""
+    """How a run turned payments into credit, as ``turngate.run.assembly.credit.RecordedRule`` tells it."""
 
     @property
     def rule(self) -> CreditRule | None:

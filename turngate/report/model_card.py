@@ -12,17 +12,17 @@ from typing import Any
 import tomli_w
 from rich.console import Console
 
-from turngate.config import Config
+from turngate.config.run_config import Config
+from turngate.config.sections import EnvSection, TinyModel
 from turngate.errors import DataError
 from turngate.jsonl import read_json
-from turngate.metrics import read_metrics
 from turngate.parts import Part
 from turngate.report.summary import evaluated_runs, overlaps_of, phases_of, unsafe_rubrics
 from turngate.report.supervised import tell_baselines
 from turngate.report.tables import comparison_markdown, note
 from turngate.rewards import Rubric
-from turngate.runs import RunFolder
-from turngate.sections import EnvSection, TinyModel
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.checks.alarm_log import read_alarms
 from turngate.trainer.evaluation.validation_passes import read_passes
 from turngate.trainer.evaluation.validation_steps import read_steps

@@ -8,8 +8,7 @@ from statistics import fmean
 
 from rich.console import Console
 
-from turngate.config import Config, load_run
-from turngate.metrics import read_metrics
+from turngate.config.run_config import Config, load_run
 from turngate.report.curves import plot_curves, plot_success, unaided_success
 from turngate.report.episodes import evaluations_of, write_episodes
 from turngate.report.guidance import PICTURE, plot_guidance, tell_guidance, was_guided
@@ -35,8 +34,9 @@ from turngate.report.tables import (
     print_table,
 )
 from turngate.report.warm_start import draw_passes, tell_passes
-from turngate.runs import RunFolder
 from turngate.store import Store, write_text_atomic
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.checks.alarm_log import read_alarms
 from turngate.trainer.evaluation.abstention import abstention_lines
 from turngate.trainer.evaluation.evaluate import Evaluation

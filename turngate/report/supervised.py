@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turngate.config import load_run
+from turngate.config.run_config import load_run
 from turngate.errors import ShapeError
 from turngate.report.intervals import by_question, rate_by_question
 from turngate.report.tables import print_table
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.evaluation.validation_passes import read_passes

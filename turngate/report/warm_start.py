@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from turngate.report.figure import COLOURS, legend_below, new_figure, save_figure, tidy
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.validation_passes import WarmStartRecord, read_passes
 
 PICTURE = "warm_start.png"

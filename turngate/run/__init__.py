@@ -1,8 +1,7 @@
-"""A run: from its config to the objects that train.
+"""A run: from its config to its last evaluation.
 
-``job`` is the whole run from warm start to the last evaluation. It uses ``demonstrations`` and ``warm_start`` (the
-model that training begins from), ``environments`` (what is played), ``context_fit`` (does an episode fit into the
-context), ``assemble`` (everything that a training step needs), ``credit`` (the credit rule and what it reads),
-``learners`` and ``models``. ``lock`` keeps a second process out of the run's folder, ``loop`` and ``stopping`` end a
-run in order.
+``job`` is the whole run; ``staged_job`` joins several, ``side_runs`` makes its baselines and controls, ``resume`` goes
+on with one that stopped. ``checks`` refuses a config before any work, ``start`` makes the model that training begins
+from, ``assembly`` everything that a training step needs. ``process`` holds its event loop, signals and lock; ``replay``
+and ``doctor`` look at a run without training.
 """

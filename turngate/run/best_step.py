@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel, Tokenizer
-from turngate.config import Config
+from turngate.config.run_config import Config
+from turngate.config.sections import StepValidation
 from turngate.errors import StoreError
+from turngate.run.assembly.models import put_weights, save_model, saved_weights
 from turngate.run.environments import Environments
-from turngate.run.models import put_weights, save_model, saved_weights
 from turngate.run.validation import played_on, rate_of, validation_tasks
-from turngate.runs import RunFolder
-from turngate.sections import StepValidation
+from turngate.store.folder import RunFolder
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.checks import learner_output as learner_answers
 from turngate.trainer.evaluation.validation_steps import TriedStep, TriedSteps, read_steps, write_steps

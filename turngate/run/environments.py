@@ -16,7 +16,8 @@ from functools import lru_cache, partial
 from typing import Self
 
 from turngate.agents.rollout import Worlds
-from turngate.config import only_trusted
+from turngate.config.run_config import only_trusted
+from turngate.config.sections import EnvSection
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.envs.pool.pools import EnvPools, maker
@@ -24,7 +25,6 @@ from turngate.envs.registry import find, make
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.foreign import described
 from turngate.rewards import Rubric
-from turngate.sections import EnvSection
 from turngate.trainer.curriculum import Supply, TaskPool, TaskStream, pool_of, shares
 from turngate.types import Group, ScoredGroup, Task, derive_seed
 

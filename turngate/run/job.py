@@ -15,33 +15,33 @@ from rich.console import Console
 from turngate.agents.chat import Chat
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
-from turngate.config import Config, dump, modules_of
+from turngate.config.run_config import Config, dump, modules_of
+from turngate.config.stages import StageEnd
 from turngate.errors import ConfigError
 from turngate.jsonl import cut_torn_line
-from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.run.assemble import assembled
+from turngate.run.assembly.assemble import assembled
+from turngate.run.assembly.models import be_deterministic, check_model, check_new_model, require_torch, save_model
+from turngate.run.assembly.recorded_runs import evaluated_too, recorded_of
 from turngate.run.best_step import STEPS_KEY, Keeping
-from turngate.run.demonstrations import check_demonstrations
-from turngate.run.early_checks import check_policy, fit_of
+from turngate.run.checks.config_fit import check_policy, fit_of
+from turngate.run.checks.feeders import check_first_step
+from turngate.run.checks.split_overlap import split_overlaps
 from turngate.run.environments import Environments, naming_key
-from turngate.run.examples import tried_for_examples
-from turngate.run.feeders import check_first_step
-from turngate.run.going_on import added_steps, refuse_gaps, refuse_unscored, reopen
-from turngate.run.loop import run_to_end
-from turngate.run.models import be_deterministic, check_model, check_new_model, require_torch, save_model
-from turngate.run.recorded_runs import evaluated_too, recorded_of
-from turngate.run.run_lock import locked_run
+from turngate.run.process.event_loop import run_to_end
+from turngate.run.process.run_lock import locked_run
+from turngate.run.resume import added_steps, refuse_gaps, refuse_unscored, reopen
 from turngate.run.side_runs import SideRun, SideRuns, side_runs
-from turngate.run.splits import split_overlaps
-from turngate.run.stage_ending import TrainingEnd
+from turngate.run.stage_end import TrainingEnd
+from turngate.run.start.demonstrations import check_demonstrations
+from turngate.run.start.examples import tried_for_examples
+from turngate.run.start.warm_start import starting_model
 from turngate.run.validation import validation_tasks
-from turngate.run.warm_start import starting_model
-from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
-from turngate.stage_settings import StageEnd
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import JsonlSink
 from turngate.trainer.ahead import Training, training_of
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.checks.alarm_log import AlarmLog

@@ -16,13 +16,13 @@ from typing import Self
 
 from rich.console import Console
 
-from turngate.config import Config, dump, parse
+from turngate.config.run_config import Config, dump, parse
 from turngate.errors import ConfigError, RunError
 from turngate.jsonl import toml_of
-from turngate.run.child_process import OwnProcess
-from turngate.run.loop import DaemonThreads
-from turngate.run.supervised import baseline_configs
-from turngate.runs import RunFolder, writing
+from turngate.run.process.child_process import OwnProcess
+from turngate.run.process.event_loop import DaemonThreads
+from turngate.run.supervised_baselines import baseline_configs
+from turngate.store.folder import RunFolder, writing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

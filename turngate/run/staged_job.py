@@ -13,18 +13,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turngate.config import Config, dump, modules_of, parse
+from turngate.config.run_config import Config, dump, modules_of, parse
+from turngate.config.stages import StageRun
 from turngate.errors import ConfigError, MissingExtra, RunError, UserError
-from turngate.metrics import read_metrics
-from turngate.run.early_checks import check_policy, fit_of
+from turngate.run.assembly.models import copy_model, require_torch, same_weights
+from turngate.run.checks.config_fit import check_policy, fit_of
 from turngate.run.environments import Environments
-from turngate.run.going_on import check_rounds, remove_model
 from turngate.run.job import Job
-from turngate.run.models import copy_model, require_torch, same_weights
-from turngate.run.run_lock import locked_run
-from turngate.runs import RunFolder
-from turngate.stage_settings import StageRun
+from turngate.run.process.run_lock import locked_run
+from turngate.run.resume import check_rounds, remove_model
 from turngate.store import machine, write_json_atomic, write_text_atomic
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.checks import learner_output as learner_answers
 from turngate.trainer.evaluation.validation_steps import read_steps
 from turngate.trainer.torch.place import place

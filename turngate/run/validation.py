@@ -14,16 +14,16 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Player, Worlds
-from turngate.config import Config
+from turngate.config.run_config import Config
+from turngate.config.sections import Validation, ValidationTasksSection
 from turngate.errors import ConfigError, RunError
 from turngate.examine.base import ExamineContext
 from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
+from turngate.run.assembly.learners import reference_of, rounded_for
+from turngate.run.assembly.models import kept_weights
 from turngate.run.environments import Environments, naming_key
-from turngate.run.learners import reference_of, rounded_for
-from turngate.run.models import kept_weights
-from turngate.runs import RunFolder
-from turngate.sections import Validation, ValidationTasksSection
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluate import Evaluation, evaluate
 from turngate.trainer.evaluation.overlap import question_of
 from turngate.trainer.evaluation.validation_passes import TriedPass, TriedPasses, WarmStartRecord

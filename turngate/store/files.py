@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
 
-from turngate.runs import writing
+from turngate.store.folder import writing
 from turngate.types import JSON, storable
 
 _PACKAGES = (

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from turngate.errors import DataError
 from turngate.jsonl import read_json
-from turngate.runs import RunFolder
 from turngate.store.files import write_json_atomic
+from turngate.store.folder import RunFolder
 from turngate.store.formats.read_episode import KnownTokens
 
 WORDS: Mapping[str, str] = {

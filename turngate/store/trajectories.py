@@ -27,9 +27,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from turngate.errors import ConfigError, StoreError, UnknownName
-from turngate.runs import RunFolder, step_of, writing
 from turngate.store.codecs import LAYOUTS, VERSION, Row
 from turngate.store.files import locked, sync_folder, write_atomic
+from turngate.store.folder import RunFolder, step_of, writing
 from turngate.types import ScoredGroup, Trajectory
 
 _log = logging.getLogger(__name__)

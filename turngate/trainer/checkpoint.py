@@ -12,8 +12,8 @@ from typing import Protocol
 
 from turngate.agents.refused_memory import is_out_of_memory
 from turngate.errors import OutOfMemory, StoreError, TurngateError, WriteError
-from turngate.runs import step_of
 from turngate.store.files import sync_folder
+from turngate.store.folder import step_of
 from turngate.trainer.learner import Learner
 
 

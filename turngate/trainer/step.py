@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from turngate.errors import RunError
-from turngate.metrics import Clock
+from turngate.store.metrics import Clock
 from turngate.trainer.auxiliary.learning import AuxiliaryBatch, add_beside, learn_apart
 from turngate.trainer.batch.contexts import without_hints
 from turngate.trainer.batch.pack import by_turn, pack, split

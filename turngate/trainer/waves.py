@@ -20,7 +20,7 @@ from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import play_groups
 from turngate.errors import RunError
 from turngate.examine.examining import Stage
-from turngate.metrics import Clock
+from turngate.store.metrics import Clock
 from turngate.trainer.batch.shared_turns import regrafted
 from turngate.trainer.branching.tree_costs import branch_metrics
 from turngate.trainer.guidance import Guide, NoGuide, Plan

@@ -6,7 +6,7 @@ import torch
 from tests.helpers import models
 from turngate.agents.policies import forward
 from turngate.agents.policies.gpu import suit
-from turngate.run.models import be_deterministic
+from turngate.run.assembly.models import be_deterministic
 from turngate.trainer.torch import passes
 
 

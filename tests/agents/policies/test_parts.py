@@ -7,7 +7,7 @@ from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart, VLLMPolicyPart
 from turngate.agents.policies.vllm_setup import adapter_arguments, arguments, longest_request, model_config
 from turngate.agents.rollout import TokenLimits
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
 from turngate.field_help import field_help
 from turngate.trainer.loss import Penalty

@@ -40,7 +40,7 @@ def drawn():
 # --- the stopping number, by hand ------------------------------------------------------------------------------------
 
 
-def test_going_on_is_worth_an_eighth_and_centring_per_index_sees_nothing():
+def test_resume_is_worth_an_eighth_and_centring_per_index_sees_nothing():
     """π(go on) = ½ and a further turn pays ½ on average: ∂J/∂logit = ½ · ½ · ½ = 0.125; the control's mean is 0."""
     paths, policy = PATHS["stopping"], policy_of("stopping")
     go_on = (paths.observations.index("door"), 0)

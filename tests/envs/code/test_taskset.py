@@ -8,7 +8,7 @@ import pytest
 
 from tests.envs.code.sums import FILES, INFO, MODULE, put
 from tests.helpers.command_line import turngate
-from turngate.commands import tasks as command
+from turngate.cli import tasks as command
 from turngate.envs.code.dataset_card import difficulty, source_of
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import HELD_OUT, problems_of, read, sources_of, write

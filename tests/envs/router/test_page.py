@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from turngate.config.sections import EnvSection
 from turngate.envs.check.check_env import check_env
 from turngate.examine import CostWindow
 from turngate.judging import JudgePart
 from turngate.rubrics import find_rubric
 from turngate.run.environments import builder
-from turngate.sections import EnvSection
 
 PAGE = (Path(__file__).parents[3] / "docs" / "router_env.md").read_text()
 

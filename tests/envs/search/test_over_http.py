@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 import turngate
-from tests.commands.small_run import COMMAND, variables
-from turngate.commands.serve_search import corpus_named, serve_search
+from tests.cli.small_run import COMMAND, variables
+from turngate.cli.serve_search import corpus_named, serve_search
 from turngate.envs.search.engine import over_http
 from turngate.envs.search.engine.bm25 import Bm25
 from turngate.envs.search.engine.over_http import RetrievalClient, RetrievalServer, answer_to, read_answer

@@ -17,8 +17,8 @@ from turngate.envs.search.engine.self_search import written_passages
 from turngate.envs.search.env import SearchEnv
 from turngate.errors import EnvError, UserError
 from turngate.judging.blocking_text_model import THREAD
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.types import Source
 

@@ -14,8 +14,8 @@ from turngate.errors import UserError
 from turngate.examine import JudgedGoals
 from turngate.judging import FunctionJudge
 from turngate.rubrics import find_rubric
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Group
 
 TOLD = {

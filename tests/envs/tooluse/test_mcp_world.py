@@ -18,7 +18,7 @@ import pytest
 import turngate
 from tests.envs.tooluse.lamps import write
 from tests.helpers.waiting import wait_until
-from turngate.cli import app
+from turngate.cli.main import app
 from turngate.envs.tooluse.engine.mcp_world import McpHttp, McpStdio
 from turngate.errors import ConfigError, EnvError
 from turngate.tools.read import find
@@ -235,7 +235,7 @@ def test_a_server_that_cannot_be_started_again_makes_the_episode_unusable(tmp_pa
 
 OWNER = """
 import os, signal, sys, time
-from turngate.cli import app
+from turngate.cli.main import app
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 from turngate.envs.tooluse.engine.mcp_world import McpStdio
 mark = sys.argv[1]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import turngate
-from turngate.config import parse
+from turngate.config.run_config import parse
+from turngate.config.sections import EnvSection
 from turngate.envs.check.check_env import check_env
 from turngate.run.environments import builder
-from turngate.sections import EnvSection
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tool_use_env.md").read_text()
 

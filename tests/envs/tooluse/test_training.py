@@ -3,8 +3,8 @@
 import pytest
 
 from tests.helpers.command_line import turngate
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 
 CONFIG = """
 name = "lamps"

@@ -10,8 +10,8 @@ from tests.envs.web.test_judged_steps import parts
 from tests.helpers.chat_server import serving
 from tests.helpers.command_line import turngate_at
 from tests.helpers.scripted_judge import written
-from turngate.metrics import read_metrics
 from turngate.store import Store
+from turngate.store.metrics import read_metrics
 
 GOLD = ["click_candidates e1, e2", "click_at 60 40 0.9", "answer done"]
 """What the warm start teaches, until the policy does it by itself."""

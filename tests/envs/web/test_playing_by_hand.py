@@ -14,7 +14,7 @@ def play(tmp_path, monkeypatch, capsys):
 
     def go(*lines, kwargs="", options=()):
         written = iter(lines)
-        monkeypatch.setattr("turngate.commands.play._ask", lambda console: next(written, ""))
+        monkeypatch.setattr("turngate.cli.play._ask", lambda console: next(written, ""))
         code = turngate("play", "turngate/Web-v1", "--kwargs", KWARGS % kwargs, *options)
         said = capsys.readouterr()
         return code, said.out, said.err

@@ -12,13 +12,13 @@ from rich.console import Console
 
 import turngate
 from tests.helpers.command_line import turngate as command
-from turngate.commands.record import RecordedSite, record
-from turngate.config import load
+from turngate.cli.record import RecordedSite, record
+from turngate.config.run_config import load
 from turngate.envs.web.engine.listening import Heard, merged
 from turngate.errors import ConfigError
-from turngate.run.demonstrations import demonstrations
 from turngate.run.environments import Environments
-from turngate.run.stopping import Stopped
+from turngate.run.process.signals import Stopped
+from turngate.run.start.demonstrations import demonstrations
 
 INDEX = """<!doctype html><title>Order</title>
 <form onsubmit="event.preventDefault(); location.href = '/two.html?' + new URLSearchParams(new FormData(this))">

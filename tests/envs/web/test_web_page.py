@@ -9,7 +9,7 @@ import pytest
 
 import turngate
 from tests.envs.web.test_confident_clicks import PAGE, VERIFIER
-from turngate.config import parse
+from turngate.config.run_config import parse
 
 TEXT = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
 CONFIGS = [block for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL) if block.startswith("[env]")]

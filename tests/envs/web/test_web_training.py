@@ -3,8 +3,8 @@
 import pytest
 
 from tests.helpers.command_line import turngate_at
-from turngate.metrics import read_metrics
 from turngate.store import Store
+from turngate.store.metrics import read_metrics
 
 CONFIG = """
 name = "web"

@@ -20,9 +20,9 @@ from playwright.sync_api import Browser
 from tests.helpers.command_line import turngate
 from tests.helpers.viewed_runs import many_groups, recorded
 from tests.report.viewer.conftest import Watched
-from turngate.commands.view_runs import PARTS
+from turngate.cli.view_runs import PARTS
 from turngate.report.viewer.html_file import write_html
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 AXE = (Path(__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 SERIOUS = ("serious", "critical")

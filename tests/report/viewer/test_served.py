@@ -14,10 +14,10 @@ from pathlib import Path
 from tests.helpers.viewed_runs import episode, group, many_groups, recorded, served, turn
 from tests.report.viewer.conftest import Watched
 from tests.report.viewer.test_pages import data
-from turngate.commands.view_runs import PARTS
+from turngate.cli.view_runs import PARTS
 from turngate.report.viewer.html_file import write_html
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Task
 
 

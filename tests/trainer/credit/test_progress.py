@@ -143,7 +143,7 @@ def test_the_worked_differences(table_of: Any):
     assert (spae(table) - outcome).tolist() == near([0.5 * rise for rise in RISE] + [0])
 
 
-def test_going_on_when_all_is_known_costs(table_of: Any):
+def test_resume_when_all_is_known_costs(table_of: Any):
     table = table_of([[0] * 3, [1]], accuracy_N=[1.0, nan, 1.0, nan], confidence_N=[1.0, 1.0, 1.0, 1.0])
     assert (spae(table, weight=1.0) - grpo(table)).tolist() == near([0, -0.1, -0.1, 0])
     assert (spae(table, saturated=1.0) - grpo(table)).tolist() == near([0, 0, 0, 0])

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from turngate.config import dump, load, parse
+from turngate.config.run_config import dump, load, parse
 from turngate.errors import ConfigError
 from turngate.field_help import field_help
 from turngate.trainer.loss import (

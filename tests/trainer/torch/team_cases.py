@@ -24,7 +24,7 @@ from tests.helpers.rounding import GRADIENT, PASS, assert_logprobs
 from tests.trainer.torch import test_critic
 from tests.trainer.torch.test_packing import batch_of, batch_with_turn_credit, strange
 from turngate.errors import ConfigError, StoreError, TurngateError
-from turngate.run.stopping import Stopped, stopping_in_order
+from turngate.run.process.signals import Stopped, stopping_in_order
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, FsdpLearnerPart

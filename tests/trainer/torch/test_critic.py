@@ -274,7 +274,7 @@ def descend(of, seeds):
     return {**of.weights(), **of._value_head.state_dict(prefix="head.")}
 
 
-def test_going_on_from_a_saved_state_gives_the_same_bits(tmp_path):
+def test_resume_from_a_saved_state_gives_the_same_bits(tmp_path):
     critic = Critic(shared=True, warmup=3, clip=0.2, epochs=2)
     taught, other = learner(critic), learner(critic)
     descend(taught, [0, 1])  # in the middle of the warm-up

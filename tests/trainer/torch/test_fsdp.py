@@ -21,7 +21,7 @@ from torch.distributed.fsdp import FSDPModule
 from tests.helpers import models
 from tests.trainer.torch import team_cases
 from tests.trainer.torch.test_packing import batch_of
-from turngate.config import parse
+from turngate.config.run_config import parse
 from turngate.errors import ConfigError
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, FsdpLearnerPart, TorchLearnerPart

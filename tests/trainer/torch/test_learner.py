@@ -233,7 +233,7 @@ def descend(of, seeds):
     return {name: weight.clone() for name, weight in of.weights().items()}
 
 
-def test_going_on_from_a_saved_state_gives_the_same_bits(tmp_path):
+def test_resume_from_a_saved_state_gives_the_same_bits(tmp_path):
     taught, other = learner(0, weight_decay=0.1), learner(1, weight_decay=0.1)
     descend(taught, [0, 1])
     taught.save(tmp_path / "state.pt")

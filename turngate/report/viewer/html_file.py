@@ -21,8 +21,8 @@ from turngate.report.viewer.assets import assets
 from turngate.report.viewer.compared import comparison_record
 from turngate.report.viewer.episode_record import Record, group_key
 from turngate.report.viewer.run_record import RunParts, RunReading, columns_of
-from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
+from turngate.store.folder import RunFolder
 from turngate.types import JSON, derive_seed
 
 FILE_BYTES = 20_000_000

@@ -18,7 +18,7 @@ from turngate.report.episode_words import literal
 from turngate.report.viewer.compared import comparison_record
 from turngate.report.viewer.episode_record import Record
 from turngate.report.viewer.run_record import ReadFile, RecordedFile, RunParts, RunReading, columns_of
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 from turngate.store.trajectories import groups_in
 from turngate.types import JSON, Trajectory
 

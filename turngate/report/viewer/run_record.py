@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from turngate.config import Config, load_run
+from turngate.config.run_config import Config, load_run
+from turngate.config.sections import WarmStart
 from turngate.errors import TurngateError
 from turngate.jsonl import read_text
-from turngate.metrics import read_metrics
 from turngate.report.curves import PANELS
 from turngate.report.episode_words import literal
 from turngate.report.learned import TRAIN, UNUSED, EpisodeLearning, RunRule, drop_reasons, learned_from
@@ -24,8 +24,8 @@ from turngate.report.tables import comparison_cells, note
 from turngate.report.viewer.episode_record import Record, episode_rows, group_key, group_record, number
 from turngate.report.viewer.token_pieces import TokenPieces
 from turngate.rewards.rubric import Rubric
-from turngate.runs import RunFolder, step_of
-from turngate.sections import WarmStart
+from turngate.store.folder import RunFolder, step_of
+from turngate.store.metrics import read_metrics
 from turngate.store.trajectories import groups_in
 from turngate.trainer.checks.alarm_log import read_alarms
 from turngate.types import JSON, Metrics, ScoredGroup

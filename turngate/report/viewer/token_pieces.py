@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from turngate.report.episode_words import literal
-from turngate.runs import RunFolder
+from turngate.store.folder import RunFolder
 
 UNFINISHED = "\ufffd"
 """A decoder's text for the first bytes of a character whose other bytes are in the next token."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from turngate.errors import DataError
 from turngate.jsonl import read_text
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
+from turngate.store.folder import RunFolder
 from turngate.types import JSON
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from turngate.errors import NotFiniteError
-from turngate.runs import writing
+from turngate.store.folder import writing
 from turngate.trainer.learner import Measured
 from turngate.types import Batch
 

@@ -14,15 +14,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from turngate.metrics import read_metrics
 from turngate.rewards.monitors.alarm import Alarm, Check, Floats
 from turngate.rewards.monitors.conversion import conversions
 from turngate.rewards.monitors.payments import correlation, paid_shares
 from turngate.rewards.monitors.starving import group_shares
 from turngate.rewards.monitors.step_facts import MEMORY, START, Learned, StepFacts, measure
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
 from turngate.trainer.batch.shared_turns import merged_share
 from turngate.types import FloatArray, Metrics, ScoredGroup, TurnTable
 

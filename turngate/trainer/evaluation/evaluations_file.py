@@ -10,8 +10,8 @@ from typing import Any
 
 from turngate.errors import DataError
 from turngate.jsonl import read_text
-from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
+from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluate import Evaluation
 
 WITH_MEMORY = "with memory"

@@ -8,8 +8,8 @@ from typing import Any
 
 from turngate.errors import DataError
 from turngate.jsonl import read_json
-from turngate.runs import RunFolder
 from turngate.store import write_json_atomic
+from turngate.store.folder import RunFolder
 from turngate.trainer.imitate import Phase
 
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from turngate.errors import DataError
 from turngate.jsonl import read_json
-from turngate.runs import RunFolder
 from turngate.store import write_json_atomic
+from turngate.store.folder import RunFolder
 
 Chooser: TypeAlias = Literal["mean", "sampled", "greedy"]
 """The rate by which steps are compared: that at the policy's temperature, that at temperature 0, or their mean."""

@@ -9,7 +9,7 @@ from turngate.trainer.offline.replays import ExGrpo, Remix, n_replayed
 from turngate.trainer.offline.sources import EpisodesPart
 
 if TYPE_CHECKING:
-    from turngate.sections import TrainSection
+    from turngate.config.sections import TrainSection
 
 
 def check_episodes(

@@ -3,7 +3,7 @@
 Before credit is computed, every ``Signal`` looks at the episodes that are learned from and fills in columns of the turn
 table, for instance a critic's values. A signal that holds a model to be trained also returns a function
 ``AfterCredit``, which is called once credit is known: a critic then learns returns, an implicit reward model outcomes.
-A run has only those signals whose columns its credit rule reads (``turngate.run.credit.signals_of``).
+A run has only those signals whose columns its credit rule reads (``turngate.run.assembly.credit.signals_of``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The config sections for what credit rules read beyond rewards: a critic, a reward model and other signals.
 
-They are the sections ``value``, ``reward_model`` and ``signals`` of ``turngate.config``; ``turngate.run.credit`` makes
-signals of them. Imports no torch.
+They are the sections ``value``, ``reward_model`` and ``signals`` of ``turngate.config.run_config``;
+``turngate.run.assembly.credit`` makes signals of them. Imports no torch.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _PLAIN = {
     "numpy.core.multiarray": {"_reconstruct", "scalar"},
     "numpy._core.numeric": {"_frombuffer"},
     "numpy.core.numeric": {"_frombuffer"},
-    "turngate.metrics": {"Clock"},
+    "turngate.store.metrics": {"Clock"},
     "turngate.trainer.auxiliary.learning": {"towards_text", "TowardsTeacher"},  # losses without settings
 }
 _OWN = "turngate"

@@ -5,8 +5,8 @@ import pytest
 from tests.envs.tooluse.bfcl.bfcl_envs import make, oracle
 from tests.helpers.command_line import turngate
 from turngate.rubrics import find_rubric
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 from turngate.types import Record
 
 CONFIG = """

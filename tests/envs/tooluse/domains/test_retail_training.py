@@ -1,8 +1,8 @@
 """From a domain that ships to a trained agent: demonstrations of the oracle, two updates, an evaluation."""
 
 from tests.helpers.command_line import turngate
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 
 CONFIG = """
 name = "shop"

@@ -4,10 +4,10 @@ import re
 import tomllib
 from pathlib import Path
 
+from turngate.config.sections import EnvSection
 from turngate.envs.tooluse.loaders.tau.known_wrong import KNOWN_WRONG
 from turngate.envs.tooluse.loaders.tau.tau2_bench import NOT_PLAYED
 from turngate.run.environments import builder
-from turngate.sections import EnvSection
 
 PAGE = (Path(__file__).parents[4] / "docs" / "tau.md").read_text()
 

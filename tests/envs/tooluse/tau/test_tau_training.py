@@ -7,8 +7,8 @@ from tests.envs.tooluse.tau.checkouts import ferry
 from tests.helpers.chat_server import serving_prompts
 from tests.helpers.command_line import turngate
 from turngate.envs.check.check_env import check_env
-from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.store.folder import RunFolder
 
 CONFIG = """
 name = "ferry"

@@ -1,0 +1,1 @@
+"""The command line: ``main`` declares the commands, one file each, and imports one when it is called."""

@@ -1,0 +1,77 @@
+"""``turngate show``: list the recorded trajectories of a step, or print one turn by turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from turngate.errors import ConfigError
+from turngate.report.tables import print_table
+from turngate.run.assembly.credit import recorded_rule
+from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.trainer.evaluation.evaluations_file import withheld_lines
+from turngate.types import Trajectory
+
+LISTED = 40  # most rows of a listing
+
+
+def list_trajectories(console: Console, path: Path, step: int | None) -> None:
+    """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first; with the
+    last step, the rules of an experience memory that its evaluations withheld."""
+    run = RunFolder.of(path)
+    store = Store(path)
+    at = store.last_step(None) if step is None else step
+    if at is None:
+        raise ConfigError(f"'{path}' holds no trajectories yet")
+    rows = [pair for group in store.read(at) for pair in zip(group.trajectories, group.scores, strict=True)]
+    helped = ["help"] if any(trajectory.guidance for trajectory, _ in rows) else []
+    table = Table("trajectory", "outcome", "paid", "turns", *helped, "ending", box=None, title=f"step {at}")
+    for trajectory, score in sorted(rows, key=lambda pair: -pair[1].total)[:LISTED]:
+        outcome = "unusable" if score.outcome is None else f"{score.outcome:g}"
+        cells = [trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns))]
+        table.add_row(*cells, *[_help(trajectory) for _ in helped], trajectory.ending)
+    print_table(console, table)
+    if len(rows) > LISTED:
+        console.print(f"{len(rows) - LISTED} more; all are in {run.trajectories} as Parquet", highlight=False)
+    if at == store.last_step(None):
+        for line in withheld_lines(path):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _help(trajectory: Trajectory) -> str:
+    """Kind and level of the help that an episode had, and how many turns the policy did not take; "" for none."""
+    from turngate.report.episode_words import is_forced
+
+    guidance = trajectory.guidance
+    if guidance is None:
+        return ""
+    forced = sum(map(is_forced, trajectory.turns))
+    return f"{guidance.kind} {guidance.level}" + (f", {forced} forced" if forced else "")
+
+
+def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screenshots: Path | None = None) -> None:
+    """Print one trajectory turn by turn. Its credit is computed again from its group, by the run's own rule.
+
+    ``screenshots``: a folder into which the images of its observations are written. Raises ConfigError if it has none.
+    """
+    from turngate.report.learned import UNUSED, learned_from
+    from turngate.report.screenshots import write_screenshots
+    from turngate.report.show import show
+
+    run = RunFolder.of(path)
+    store = Store(path)
+    step, group, index = store.find(trajectory_id)
+    unused = step in store.steps(UNUSED) and any(
+        one.id == trajectory_id for left in store.read(step, UNUSED) for one in left.trajectories
+    )
+    learned = learned_from(group, recorded_rule(run), unused=unused)[index]
+    notes = "".join(f"; {note}" for note in learned.notes)
+    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{notes}", highlight=False)
+    show(console, group.trajectories[index], group.scores[index], learned.advantage_T, learned.terms)
+    if screenshots is not None:
+        *images, strip = write_screenshots(group.trajectories[index], screenshots)
+        told = f"{len(images)} images, {images[0]} to {images[-1].name}, and all of them in {strip}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)

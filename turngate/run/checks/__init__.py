@@ -1,0 +1,1 @@
+"""Whether a config fits its environments: found before any work."""

@@ -1,0 +1,1 @@
+"""What a run would do with its model: ``turngate doctor``."""

@@ -1,0 +1,1 @@
+"""Recorded episodes carried out again, learned from again, or continued by another policy."""

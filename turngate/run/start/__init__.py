@@ -1,0 +1,1 @@
+"""What training begins from: demonstrations, solved examples, a warm start."""
