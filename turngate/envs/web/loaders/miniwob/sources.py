@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -43,11 +44,21 @@ class MiniwobSource(TaskSourcePart):
     """Every n-th task is held out, at least one of each page that has several (5: 20 %); 0 = none."""
 
     def open(self) -> TaskList:
-        """The tasks, page by page. Raises UnknownName for a page that does not exist, MissingExtra without wheel."""
+        """The tasks, one of each page in turn, so that the first tasks of a split are of all pages.
+
+        Raises UnknownName for a page that does not exist, MissingExtra without wheel.
+        """
         names = (
             self.pages if self.pages is not None else [name for name, page in all_pages().items() if page.has_oracle]
         )
-        return TaskList(task for name in dict.fromkeys(names) for task in tasks_of(name, self.seeds, self.held_out))
+        pages = [list(tasks_of(name, self.seeds, self.held_out)) for name in dict.fromkeys(names)]
+        return TaskList(task for split in ("train", "heldout") for task in _in_turn(pages, split))
+
+
+def _in_turn(pages: Sequence[Sequence[Task]], split: str) -> Iterator[Task]:
+    """The first task of each page, then the second of each, and so on."""
+    columns = ([task for task in page if task.split == split] for page in pages)
+    return (task for row in zip_longest(*columns) for task in row if task is not None)
 
 
 def tasks_of(page: str, seeds: int, held_out: int) -> Iterator[Task]:
