@@ -147,11 +147,11 @@ def test_the_environment_keeps_the_contract_and_the_judge_speaks(acme: Path) -> 
     script = """
         import asyncio, turngate
         from turngate.judging import JudgePart
-        from turngate.judging.text_model import Ask
+        from turngate.judging.text_model import Prompt
         assert turngate.check_env("acme/Echo-v0") == [], turngate.check_env("acme/Echo-v0")
         for command, said in ((("cat",), "ask me"), (("false",), "")):
             text_model = JudgePart.load({"type": "command", "command": command}).text_model(None)
-            reply = asyncio.run(text_model.say(Ask(name="one", prompt="ask me", seed=0, max_tokens=9)))
+            reply = asyncio.run(text_model.complete(Prompt(name="one", text="ask me", seed=0, max_tokens=9)))
             assert (reply.text, reply.fault is None) == (said, bool(said)), reply
         print("both")
     """

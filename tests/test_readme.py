@@ -84,9 +84,7 @@ def run(words: list[str], folder: Path) -> str:
 def test_the_python_call_of_the_page_on_training_reads_the_config(folder: Path) -> None:
     page = (README.parent / "docs" / "training.md").read_text()
     (call,) = re.findall(r"`turngate\.cli\.train\.train\(Console\(\), (turngate\.config\.load\(.*\))\)`", page)
-    script = (
-        f"from pathlib import Path\nimport turngate.cli.train, turngate.config\nprint({call}.env[0].label)"
-    )
+    script = f"from pathlib import Path\nimport turngate.cli.train, turngate.config\nprint({call}.env[0].label)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("acme/Order-v0\n", "")

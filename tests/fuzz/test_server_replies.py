@@ -24,7 +24,7 @@ from turngate.envs.search.engine.over_http import RetrievalClient
 from turngate.envs.search.engine.retrievers import RetrieverFailed
 from turngate.errors import ConfigError, EpisodeError
 from turngate.judging.openai import OpenAITextModel
-from turngate.judging.text_model import Ask
+from turngate.judging.text_model import Prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 CHAT = {
@@ -166,9 +166,9 @@ def asking(server) -> Iterator[tuple[asyncio.Runner, OpenAIPolicy, OpenAITextMod
 def test_a_judge_said_something_or_gave_no_reply(server, asking, reply):
     server.reply = reply
     runner, _, text_model = asking
-    question = Ask(name="q", prompt="Right?", seed=1, temperature=0.0, max_tokens=8)
+    question = Prompt(name="q", text="Right?", seed=1, temperature=0.0, max_tokens=8)
     try:
-        said = runner.run(asyncio.wait_for(text_model.say(question), 60))
+        said = runner.run(asyncio.wait_for(text_model.complete(question), 60))
     except ConfigError as error:
         refuse_unless_wrong_address(reply, error)
         return

@@ -21,15 +21,15 @@ class Scripted(TextModel):
         self.judge, self.concurrency, self.script = JudgeId(name=name, version=version), concurrency, script
         self.asks, self.counts = [], {}
 
-    async def say(self, ask):
-        self.asks.append(ask)
-        fence = re.search(r"BEGIN (\w+) task", ask.prompt)  # a question that is asked again has its words marked
-        question = fence[1] + nonce(ask.prompt) if fence else ask.prompt
+    async def complete(self, prompt):
+        self.asks.append(prompt)
+        fence = re.search(r"BEGIN (\w+) task", prompt.text)  # a question that is asked again has its words marked
+        question = fence[1] + nonce(prompt.text) if fence else prompt.text
         n = self.counts[question] = self.counts.get(question, 0) + 1
-        said = self.script(ask.prompt, n)
+        said = self.script(prompt.text, n)
         if asyncio.iscoroutine(said):
             said = await said
-        return said if isinstance(said, Reply) else Reply(text=written(ask.prompt, said))
+        return said if isinstance(said, Reply) else Reply(text=written(prompt.text, said))
 
 
 def nonce(prompt):

@@ -20,7 +20,7 @@ from tests.helpers.scripted_judge import CRITERION, items, nonce
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
-from turngate.judging import Ask, ModelJudge, PolicyTextModel
+from turngate.judging import ModelJudge, PolicyTextModel, Prompt
 from turngate.rewards.judge import JudgeId, item_of_text, pointwise
 from turngate.rewards.judge.injections import INJECTIONS
 from turngate.rewards.judge.items import MASTER_KEYS, NULL_ANSWERS
@@ -58,9 +58,9 @@ def learn_to_say_no(steps=220):
 class Reciting(PolicyTextModel):
     """Puts the nonce of the question into what the model says: it is too small to learn to repeat one."""
 
-    async def say(self, ask):
-        reply = await super().say(ask)
-        return replace(reply, text=reply.text.replace("{", f'{{"id": "{nonce(ask.prompt)}", ', 1))
+    async def complete(self, prompt):
+        reply = await super().complete(prompt)
+        return replace(reply, text=reply.text.replace("{", f'{{"id": "{nonce(prompt.text)}", ', 1))
 
 
 class TinyJudge(ModelJudge):
@@ -96,18 +96,18 @@ class Service:
         self.seen = Counter()
 
     def complete(self, body):
-        ask = Ask(
+        prompt = Prompt(
             name=f"request {time.monotonic_ns()}",
-            prompt=body["messages"][0]["content"],
+            text=body["messages"][0]["content"],
             seed=body["seed"],
             max_tokens=body["max_tokens"],
             temperature=body["temperature"],
         )
-        return asyncio.run_coroutine_threadsafe(self._say(ask), self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(self._complete(prompt), self.loop).result(60)
 
-    async def _say(self, ask):
+    async def _complete(self, prompt):
         async with self.text_model.slot():
-            return await self.text_model.say(ask)
+            return await self.text_model.complete(prompt)
 
 
 def completion(content, reason="stop", refusal=None):

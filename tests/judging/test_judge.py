@@ -70,7 +70,7 @@ def test_verdicts_come_in_order_beside_canaries():
 def test_canaries_stand_anywhere_in_the_batch():
     who = judge(fair, concurrency=1)
     pointwise(who, items(12))
-    places = [at for at, ask in enumerate(who.text_model.asks) if is_null(ask.prompt)]
+    places = [at for at, ask in enumerate(who.text_model.asks) if is_null(ask.text)]
     assert len(places) == 5
     assert places not in ([0, 1, 2, 3], [12, 13, 14, 15])
 

@@ -77,7 +77,7 @@ def test_a_retry_that_succeeds_counts(fault, kind):
 def test_a_reply_that_could_not_be_read_is_told_why_and_nothing_of_it():
     who = judge(lambda prompt, n: NO if is_null(prompt) else "{SECRET" if n == 1 else yes(prompt))
     pointwise(who, [item(0)])
-    notes = [ask.prompt for ask in who.text_model.asks if "Your last reply" in ask.prompt]
+    notes = [ask.text for ask in who.text_model.asks if "Your last reply" in ask.text]
     assert len(notes) == 1
     assert "thrown away: not JSON" in notes[0]
     assert "SECRET" not in notes[0]
@@ -106,7 +106,7 @@ def test_a_judge_that_obeys_what_it_reads_is_asked_again_with_all_words_marked(s
     judged = pointwise(who, [item(0, f"the answer is 0, {order}"), item(1)])
     assert [answer.passed for answer in judged.answers] == [False, False]
     assert judged.tally.faults.total() == 1
-    marked = [ask.prompt for ask in who.text_model.asks if order.replace(" ", WORD_MARK) in ask.prompt]
+    marked = [ask.text for ask in who.text_model.asks if order.replace(" ", WORD_MARK) in ask.text]
     assert len(marked) == 1
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from tests.helpers.scripted_judge import CRITERION, FAST, fair, items, written
 from turngate.errors import UserError
-from turngate.judging import Ask, FunctionJudge, Judge, JudgePart, RecordedJudge
+from turngate.judging import FunctionJudge, Judge, JudgePart, Prompt, RecordedJudge
 from turngate.rewards.judge import FaultKind
 
 
 def say(part, prompt):
-    return asyncio.run(part.text_model(None).say(Ask(name="a", prompt=prompt, seed=0, max_tokens=9)))
+    return asyncio.run(part.text_model(None).complete(Prompt(name="a", text=prompt, seed=0, max_tokens=9)))
 
 
 def honest(prompt):

@@ -58,14 +58,14 @@ def test_the_same_seed_gives_the_same_words(trained):
 
     def words(seed):
         text_model, heard = tiny_judge.text_model(model, tokenizer), []
-        say = text_model.say
+        complete = text_model.complete
 
-        async def listen(ask):
-            reply = await say(ask)
-            heard.append((ask.name, reply.text))
+        async def listen(prompt):
+            reply = await complete(prompt)
+            heard.append((prompt.name, reply.text))
             return reply
 
-        text_model.say = listen
+        text_model.complete = listen
         run(Judge(text_model, seed=seed, settings=warm).pointwise(items(2), CRITERION))
         return sorted(heard)
 

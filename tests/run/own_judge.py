@@ -30,19 +30,19 @@ class Articulated(PolicyTextModel):
         super().__init__(policy, chat, context=context)
         self.log, self.stops, self.calls = Path(os.environ["OWN_JUDGE_LOG"]), os.environ.get("OWN_JUDGE_STOPS"), {}
 
-    async def say(self, ask):
+    async def complete(self, prompt):
         """The verdict on the pair in the prompt."""
         version = self.judge.version
         self.calls[version] = self.calls.get(version, 0) + 1
         with self.log.open("a") as log:
-            log.write(f"{version} {ask.name.rpartition('/')[0]}\n")
+            log.write(f"{version} {prompt.name.rpartition('/')[0]}\n")
         if self.stops == f"{version}:{self.calls[version]}":
             self.log.with_suffix(".stopped").touch()
             await asyncio.Event().wait()
-        reply = await super().say(ask)
+        reply = await super().complete(prompt)
         if reply.fault and not reply.cut_off:  # words of a tiny model seldom end
             return reply
-        return Reply(text=written(ask.prompt, verdict(ask.prompt, reply.text)))
+        return Reply(text=written(prompt.text, verdict(prompt.text, reply.text)))
 
 
 def verdict(prompt, words):

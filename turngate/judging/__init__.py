@@ -64,12 +64,11 @@ from turngate.judging.offline import FunctionJudge, RecordedJudge
 from turngate.judging.openai import OpenAITextModel
 from turngate.judging.parts import JudgePart, ModelJudge, PolicyJudge, ServerJudge
 from turngate.judging.settings import JudgeSettings, Tally
-from turngate.judging.text_model import Ask, PolicyTextModel, Reply, TextModel
+from turngate.judging.text_model import PolicyTextModel, Prompt, Reply, TextModel
 from turngate.judging.trial import CheckResult, check
 from turngate.judging.verdict_store import VerdictCache
 
 __all__ = [
-    "Ask",
     "BlockingJudge",
     "Call",
     "CheckResult",
@@ -82,6 +81,7 @@ __all__ = [
     "OpenAITextModel",
     "PolicyJudge",
     "PolicyTextModel",
+    "Prompt",
     "RecordedJudge",
     "Reply",
     "ServerJudge",

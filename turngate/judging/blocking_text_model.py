@@ -20,7 +20,7 @@ from pathlib import Path
 from turngate.errors import ConfigError, DataError, EnvError
 from turngate.jsonl import read_rows
 from turngate.judging.parts import JudgePart
-from turngate.judging.text_model import Ask, Reply, TextModel
+from turngate.judging.text_model import Prompt, Reply, TextModel
 from turngate.rewards.judge import FaultKind
 from turngate.rewards.judge.verdicts import INDUCED, SILENCED
 from turngate.servers.loop_thread import LoopThread
@@ -116,7 +116,7 @@ class BlockingTextModel:
         if line is not None:
             _dismissed(self._judge)
 
-    def _asked(self, prompt: str, again: str, key: str) -> Told:
+    def _asked(self, text: str, again: str, key: str) -> Told:
         """Ask until a reply has the form, at most ``attempts`` times and for ``deadline_s`` seconds in all."""
         judge, end_s, problem = self._judge, time.monotonic() + self._deadline_s, "no time was left"
         with self._lock:
@@ -128,14 +128,14 @@ class BlockingTextModel:
             limit_s = min(judge.call_s, end_s - time.monotonic())
             if limit_s <= 0:
                 break
-            ask = Ask(
+            prompt = Prompt(
                 name=f"behind/{key}/{attempt}",
-                prompt=prompt,
+                text=text,
                 seed=derive_seed(self._seed, key, attempt),
                 max_tokens=judge.max_tokens,
                 temperature=judge.temperature,
             )
-            reply = line.say(ask, limit_s)
+            reply = line.complete(prompt, limit_s)
             declined = reply is not None and reply.fault is not None and reply.fault.kind in INDUCED
             if reply is None:
                 problem = f"it did not reply within {limit_s:.3g} s"
@@ -151,7 +151,7 @@ class BlockingTextModel:
                 problem = f"its reply has another form than was asked for: {reply.text[:80]!r}"
             else:
                 return Told(text=reply.text, tokens=_counted(reply))
-            prompt = again if declined else prompt
+            text = again if declined else text
         if declined:
             raise Declined(f"{self._role} gave no reply, of which {SILENCED}: {problem}")
         raise EnvError(f"{self._role} gave no reply: {problem}")
@@ -183,9 +183,9 @@ class _Line:
             self._thread.close()
             raise
 
-    def say(self, ask: Ask, limit_s: float) -> Reply | None:
+    def complete(self, prompt: Prompt, limit_s: float) -> Reply | None:
         """The reply, or None if it takes longer than ``limit_s`` seconds."""
-        return self._thread.run(self._said(ask, limit_s))
+        return self._thread.run(self._completed(prompt, limit_s))
 
     def close(self) -> None:
         """Close the text model and end the thread."""
@@ -194,10 +194,10 @@ class _Line:
         finally:
             self._thread.close()
 
-    async def _said(self, ask: Ask, limit_s: float) -> Reply | None:
+    async def _completed(self, prompt: Prompt, limit_s: float) -> Reply | None:
         try:
             async with asyncio.timeout(limit_s), self._text_model.slot():
-                return await self._text_model.say(ask)
+                return await self._text_model.complete(prompt)
         except TimeoutError:
             return None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from turngate.judging.settings import JudgeSettings, Tally
-from turngate.judging.text_model import Ask, Reply, TextModel
+from turngate.judging.text_model import Prompt, Reply, TextModel
 from turngate.rewards.judge import Answer, Fault, FaultKind, Question, read_answer
 from turngate.rewards.judge.prompts import retry_note
 from turngate.rewards.judge.replies import is_refusal
@@ -65,18 +65,18 @@ class Caller:
         After a fault that words of the work can bring about, the question is asked with all words marked as data.
         """
         settings, end_s = self._settings, time.monotonic() + self._settings.deadline_s
-        prompt, attempt = call.question.prompt, 0
+        text, attempt = call.question.prompt, 0
         while True:
             seed = derive_seed(self._seed, key, attempt)
-            ask = Ask(
+            prompt = Prompt(
                 name=f"{key}/{attempt}",
-                prompt=prompt,
+                text=text,
                 seed=seed,
                 max_tokens=settings.max_tokens,
                 temperature=call.temperature(settings),
                 images=call.question.images,
             )
-            reply = await self._say(ask, min(settings.call_s, end_s - time.monotonic()), tally)
+            reply = await self._complete(prompt, min(settings.call_s, end_s - time.monotonic()), tally)
             answer = reply.fault or self._read(call.question, reply)
             if not isinstance(answer, Fault):
                 return answer
@@ -84,18 +84,18 @@ class Caller:
             attempt += 1
             pause_s = max(self._pause_s(attempt, seed), reply.wait_s)
             out_of_time = time.monotonic() + pause_s >= end_s
-            repeated = is_final(answer) and prompt != call.question.prompt
+            repeated = is_final(answer) and text != call.question.prompt
             if repeated or not reply.again or attempt >= settings.attempts or out_of_time:
                 return answer
             if answer.kind in INDUCED:
-                prompt = call.question.again + (retry_note(answer.detail) if answer.kind in _UNREAD else "")
+                text = call.question.again + (retry_note(answer.detail) if answer.kind in _UNREAD else "")
             await self._text_model.outside(asyncio.sleep(pause_s))
 
-    async def _say(self, ask: Ask, limit_s: float, tally: Tally) -> Reply:
+    async def _complete(self, prompt: Prompt, limit_s: float, tally: Tally) -> Reply:
         tally.n_calls += 1
         try:
             async with asyncio.timeout(limit_s):
-                return await self._text_model.say(ask)
+                return await self._text_model.complete(prompt)
         except TimeoutError:
             return Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail=f"no reply within {limit_s:.3g} s"))
 

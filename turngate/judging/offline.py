@@ -15,7 +15,7 @@ from turngate.errors import ConfigError, DataError
 from turngate.foreign import described, is_own
 from turngate.jsonl import read_rows
 from turngate.judging.parts import JudgePart
-from turngate.judging.text_model import Ask, Reply, TextModel
+from turngate.judging.text_model import Prompt, Reply, TextModel
 from turngate.parts import import_object
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
 
@@ -59,10 +59,10 @@ class RecordedTextModel(TextModel):
     def __init__(self, replies: dict[str, Reply], judge: JudgeId) -> None:
         self._replies, self.judge = replies, judge
 
-    async def say(self, ask: Ask) -> Reply:
+    async def complete(self, prompt: Prompt) -> Reply:
         """The recorded reply to the prompt."""
         none = Fault(kind=FaultKind.REFUSAL, detail="no reply to this is recorded")
-        return self._replies.get(ask.prompt.strip(), Reply(fault=none, again=False))
+        return self._replies.get(prompt.text.strip(), Reply(fault=none, again=False))
 
 
 class FunctionTextModel(TextModel):
@@ -71,10 +71,10 @@ class FunctionTextModel(TextModel):
     def __init__(self, function: Callable[[str], object], judge: JudgeId) -> None:
         self._function, self.judge = function, judge
 
-    async def say(self, ask: Ask) -> Reply:
+    async def complete(self, prompt: Prompt) -> Reply:
         """The text that the function returns; an error, and anything but a text, is a fault."""
         try:
-            said = await asyncio.to_thread(self._function, ask.prompt)
+            said = await asyncio.to_thread(self._function, prompt.text)
         except asyncio.CancelledError:
             raise
         except BaseException as error:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from turngate.agents.server import Answer, ChatServer, NoReply
-from turngate.judging.text_model import Ask, Reply, TextModel
+from turngate.judging.text_model import Prompt, Reply, TextModel
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
 from turngate.types import JSON, Message
 
@@ -55,14 +55,14 @@ class OpenAITextModel(TextModel):
         async with self._room:
             yield
 
-    async def say(self, ask: Ask) -> Reply:
+    async def complete(self, prompt: Prompt) -> Reply:
         """The reply to one request."""
         return reply_of(
             await self._server.ask(
-                [Message(role="user", content=ask.prompt, images=ask.images)],
-                seed=ask.seed,
-                temperature=ask.temperature,
-                max_tokens=ask.max_tokens,
+                [Message(role="user", content=prompt.text, images=prompt.images)],
+                seed=prompt.seed,
+                temperature=prompt.temperature,
+                max_tokens=prompt.max_tokens,
             )
         )
 

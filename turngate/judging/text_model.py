@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One call. ``name`` is unique to the call; everything random derives from ``seed``; ``images`` go along."""
+class Prompt:
+    """A text to complete. ``name`` is unique to the call; everything random derives from ``seed``."""
 
     name: str
-    prompt: str
+    text: str
     seed: int
     max_tokens: int
     temperature: float = 0.0
@@ -77,7 +77,7 @@ class TextModel(ABC):
         """Close it."""
 
     @abstractmethod
-    async def say(self, ask: Ask) -> Reply:
+    async def complete(self, prompt: Prompt) -> Reply:
         """The reply to one prompt. The call may be cancelled at any time, when its time is up."""
 
     @asynccontextmanager
@@ -110,24 +110,24 @@ class PolicyTextModel(TextModel):
         """The name and version that were given, or "policy" and the version of its weights."""
         return self._judge or JudgeId(name="policy", version=str(self._policy.version))
 
-    async def say(self, ask: Ask) -> Reply:
+    async def complete(self, prompt: Prompt) -> Reply:
         """The reply to one prompt, sampled as the only turn of an episode."""
-        if ask.images:
+        if prompt.images:
             return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail="this model takes no images"), again=False)
-        ids = self._chat.opening(ask.prompt)
-        if len(ids) + ask.max_tokens > self._context:
-            size = f"{len(ids)} tokens of prompt and {ask.max_tokens} of reply exceed the context of {self._context}"
+        ids = self._chat.opening(prompt.text)
+        if len(ids) + prompt.max_tokens > self._context:
+            size = f"{len(ids)} tokens of prompt and {prompt.max_tokens} of reply exceed the context of {self._context}"
             return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=size), again=False)
         self._n_asked += 1  # two judges may ask the same at once, and an engine tells episodes apart by name
-        episode = f"judge {self._n_asked} {ask.name}"
+        episode = f"judge {self._n_asked} {prompt.name}"
         request = Request(
             episode=episode,
             task_id="judge",
             ids=ids,
             turn=0,
-            seed=ask.seed,
-            max_tokens=ask.max_tokens,
-            sampling=Sampling(temperature=ask.temperature),
+            seed=prompt.seed,
+            max_tokens=prompt.max_tokens,
+            sampling=Sampling(temperature=prompt.temperature),
         )
         try:
             completion = await completed(self._policy, request)

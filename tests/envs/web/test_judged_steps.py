@@ -15,7 +15,7 @@ from turngate.envs.web.rubric import JUDGED_RUBRIC
 from turngate.errors import ConfigError
 from turngate.examine.examining import Examining
 from turngate.examine.steps import Steps
-from turngate.judging.text_model import Ask, PolicyTextModel
+from turngate.judging.text_model import PolicyTextModel, Prompt
 from turngate.rubrics import find_rubric
 from turngate.types import Action
 
@@ -114,6 +114,6 @@ def test_a_judge_that_cannot_see_is_refused_by_name():
 def test_a_model_of_text_alone_says_that_it_takes_no_images():
     at = context()
     text_model = PolicyTextModel(at.player.policy, at.player.chat, context=100)
-    reply = asyncio.run(text_model.say(Ask(name="a", prompt="b", seed=0, max_tokens=1, images=(b"x",))))
+    reply = asyncio.run(text_model.complete(Prompt(name="a", text="b", seed=0, max_tokens=1, images=(b"x",))))
     assert "no images" in reply.fault.detail
     assert not reply.again

@@ -227,8 +227,8 @@ class _Told(TextModel):
     def __init__(self, replies):
         self.replies = iter(replies)
 
-    async def say(self, ask):
-        assert "blue" in ask.prompt
+    async def complete(self, prompt):
+        assert "blue" in prompt.text
         text = next(self.replies, "")
         if not text:
             return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail="gone"), again=False)

@@ -51,9 +51,9 @@ class Told(TextModel):
     def __init__(self, script):
         self.judge, self.script, self.asked = JudgeId(name="told", version="1"), script, []
 
-    async def say(self, ask):
-        self.asked.append(ask.prompt)
-        return Reply(text=self.script(ask.prompt))
+    async def complete(self, prompt):
+        self.asked.append(prompt.text)
+        return Reply(text=self.script(prompt.text))
 
 
 def opened(name, text):

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from turngate.agents.chat import Chat, n_shared
 from turngate.judging import JudgePart
-from turngate.judging.text_model import Ask, Reply, TextModel
+from turngate.judging.text_model import Prompt, Reply, TextModel
 from turngate.rewards.judge import Fault, FaultKind, read_object
 from turngate.trainer.auxiliary.base import (
     AuxiliaryContext,
@@ -123,16 +123,16 @@ class CorrectedThoughts(AuxiliarySource):
     async def _answer(self, text_model: TextModel, turn: ThoughtTurn, seed: int) -> str | None:
         corrector = self._part.corrector
         for attempt in range(corrector.attempts):
-            ask = Ask(
+            prompt = Prompt(
                 name=f"gtr {turn.trajectory.id} {turn.turn}/{attempt}",
-                prompt=turn.prompt(corrector.limit),
+                text=turn.prompt(corrector.limit),
                 seed=derive_seed(seed, attempt),
                 max_tokens=corrector.max_tokens,
                 temperature=corrector.temperature if not attempt else corrector.vote_temperature,
             )
             try:
                 async with asyncio.timeout(corrector.call_s):
-                    reply = await text_model.say(ask)
+                    reply = await text_model.complete(prompt)
             except TimeoutError:
                 reply = Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail="no reply"))
             thought = None if reply.fault else read_correction(reply.text)

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import model_validator
 
 from turngate.agents.rollout import Player
-from turngate.judging import Ask, JudgePart, JudgeSettings, PolicyJudge, Reply, TextModel
+from turngate.judging import JudgePart, JudgeSettings, PolicyJudge, Prompt, Reply, TextModel
 from turngate.part_calls import handed_later, ignored
 from turngate.rewards.judge import Fault, FaultKind
 from turngate.rewards.judge.replies import is_refusal
@@ -76,18 +76,18 @@ class Writer:
                 else:
                     faults.append(reply.fault)
 
-    async def _reply(self, name: str, prompt: str, seed: int) -> Reply:
+    async def _reply(self, name: str, text: str, seed: int) -> Reply:
         """Ask until there is a reply, or attempts or time run out."""
         settings, end_s = self.settings, time.monotonic() + self.settings.deadline_s
         for attempt in range(settings.attempts):
-            ask = Ask(
+            prompt = Prompt(
                 name=f"{name}/{attempt}",
-                prompt=prompt,
+                text=text,
                 seed=derive_seed(seed, name, attempt),
                 max_tokens=settings.max_tokens,
                 temperature=settings.temperature,
             )
-            reply = await self._say(ask, min(settings.call_s, end_s - time.monotonic()))
+            reply = await self._complete(prompt, min(settings.call_s, end_s - time.monotonic()))
             pause_s = max(min(settings.backoff_s * 2.0**attempt, settings.backoff_max_s), reply.wait_s)
             last = attempt + 1 == settings.attempts or time.monotonic() + pause_s >= end_s
             if reply.fault is None or not reply.again or last:
@@ -95,14 +95,14 @@ class Writer:
             await self._text_model.outside(asyncio.sleep(pause_s))
         raise AssertionError("the last attempt returns")
 
-    async def _say(self, ask: Ask, limit_s: float) -> Reply:
+    async def _complete(self, prompt: Prompt, limit_s: float) -> Reply:
         try:
             async with asyncio.timeout(limit_s):
-                reply = await self._text_model.say(ask)
+                reply = await self._text_model.complete(prompt)
         except TimeoutError:
             return Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail=f"no reply within {limit_s:.3g} s"))
         if reply.fault is not None and reply.fault.kind is FaultKind.CUT_OFF:
-            detail = f"it was longer than {ask.max_tokens} tokens; raise guide.text_model.max_tokens"
+            detail = f"it was longer than {prompt.max_tokens} tokens; raise guide.text_model.max_tokens"
             return Reply(fault=Fault(kind=FaultKind.CUT_OFF, detail=detail), again=False)
         if reply.fault is None and is_refusal(reply.text):
             return Reply(fault=Fault(kind=FaultKind.REFUSAL, detail=reply.text[:200]))
