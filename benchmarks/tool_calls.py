@@ -5,7 +5,7 @@
 One call of ``find_member`` of the library desk per turn, written as JSON (``<tool_call>``), at each of these depths:
 
 * ``bare``: the function itself, with its arguments as they are;
-* ``typed tool``: text → call → checked arguments → function (``parse`` and ``typed``);
+* ``typed tool``: text → call → checked arguments → function (``parse`` and ``convert_arguments``);
 * ``environment``: ``step`` of ``turngate/ToolUse-v1``: also policies, state hash, evidence and the observation.
 
     python -m benchmarks.tool_calls --gem VENV/bin/python --against FOLDER
@@ -38,7 +38,7 @@ from pathlib import Path
 import turngate
 from turngate.envs.base import TurnEnv
 from turngate.envs.tooluse.generated import lending
-from turngate.tools.arguments import typed
+from turngate.tools.arguments import convert_arguments
 from turngate.tools.read import find, parse
 from turngate.types import Task
 
@@ -76,7 +76,7 @@ def tools_alone(env: TurnEnv, state: dict[str, dict[str, str]], name: str) -> No
         call = parse(text, tools).calls[0]
         tool = find(call.name, tools)
         assert tool is not None
-        arguments, _ = typed(tool, call.arguments)
+        arguments, _ = convert_arguments(tool, call.arguments)
         lending.find_member(**arguments, state=state)  # type: ignore[arg-type]  # one name, which is text
 
 

@@ -1,6 +1,6 @@
 """Calls of parts, a user's own among them: results and errors are checked before they are used.
 
-``handed`` calls a method of a part, or of what its ``open`` returned, and gives the result to a reader (``take``),
+``call_part`` calls a method of a part, or of what its ``open`` returned, and gives the result to a reader (``take``),
 which returns it in the form that turngate works with, or raises ``Unusable``. A result that cannot be used ends the run
 with one line, a PartError, that names the part, its file and line, and what it must return. So does any other error of
 a user's part, ``SystemExit`` and ``asyncio.CancelledError`` included. Errors of turngate are raised as they are,
@@ -32,7 +32,7 @@ class Unusable(ValueError):
     """The result of a part cannot be used; the text, if any, says which piece of it."""
 
 
-def handed(
+def call_part(
     noun: str,
     method: Callable[..., object],
     *arguments: object,
@@ -47,7 +47,7 @@ def handed(
     """
     with _blamed(noun, of or method, must), staying():
         found = method(*arguments)
-    return taken(noun, of or method, found, take=take, must=must)
+    return check_result(noun, of or method, found, take=take, must=must)
 
 
 async def handed_later(
@@ -59,10 +59,10 @@ async def handed_later(
             found = method(*arguments)
         if inspect.isawaitable(found):
             found = await StayingCoroutine(cast("Awaitable[object]", found))
-    return taken(noun, method, found, take=take, must=must)
+    return check_result(noun, method, found, take=take, must=must)
 
 
-def taken(noun: str, method: Callable[..., object], found: object, *, take: Callable[[Any], T], must: str) -> T:
+def check_result(noun: str, method: Callable[..., object], found: object, *, take: Callable[[Any], T], must: str) -> T:
     """``take(found)``, where ``method`` returned ``found``. Raises PartError if that cannot be used."""
     try:
         return take(found)

@@ -129,7 +129,7 @@ class Part(BaseModel):
                 f"several packages have {cls.article()} '{name}': {', '.join(sorted(plugins))}; write one of the paths"
             )
         for plugin in plugins.values():
-            return cls._adopt(name, loaded(plugin))
+            return cls._adopt(name, load_entry_point(plugin))
         if ":" in name:
             return cls._adopt(name, import_object(name))
         raise UnknownName(f"{cls.noun} type", name, cls.names(), hint="or write package.module:Name for your own")
@@ -323,7 +323,7 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
-def loaded(entry: EntryPoint) -> Any:
+def load_entry_point(entry: EntryPoint) -> Any:
     """The object of an entry point. Raises ConfigError, which names the entry point, if it cannot be loaded."""
     name = f"'{entry.name}' ({entry.value})"
     with guarded(lambda why: ConfigError(f"entry point {name} cannot be loaded: {why}"), through=UserError):

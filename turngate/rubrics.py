@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from turngate.errors import ConfigError, DataError, UnknownName, UserError
 from turngate.jsonl import read_text, toml_of
-from turngate.parts import import_object, loaded
+from turngate.parts import import_object, load_entry_point
 from turngate.problems import one_line
 from turngate.rewards import Gate, Reward, Rubric
 
@@ -68,7 +68,7 @@ def _find(name: str, within: tuple[str, ...]) -> Rubric:
         return _read(name, within)
     plugin = _plugins().get(name)
     if name not in SHIPPED and plugin is not None:
-        return _checked(plugin.value, loaded(plugin))
+        return _checked(plugin.value, load_entry_point(plugin))
     path = SHIPPED.get(name) or (name if ":" in name else None)
     if path is None:
         raise UnknownName("rubric", name, rubric_names(), hint="or write package.module:NAME, or a .json or .toml file")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import turngate
 from tests.helpers import models
-from turngate.agents.branches import Fork, hints, left, parent_of
+from turngate.agents.branches import Fork, hints, parent_of, shared_parent
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import TokenLimits
@@ -259,7 +259,7 @@ def test_equal_help_grows_trees_of_its_own(fork):
             assert own == [leaf.guidance != BEGUN.guidance, *[True] * (len(own) - 1)]
             if leaf.parent is not None:
                 parent = known[leaf.parent[0]]
-                assert left(leaf, known) is parent
+                assert shared_parent(leaf, known) is parent
                 assert is_own(parent.turns[leaf.parent[1]])
                 np.testing.assert_array_equal(hints(leaf.turns[:1]), hints(parent.turns[:1]))
             assert hints(leaf.turns).any() == (leaf.guidance == HINT)
@@ -281,7 +281,7 @@ def test_a_new_attempt_has_the_help_again_and_is_learned_from_without_any_of_it(
     assert second.guidance == HINT
     assert second.turns[0].guidance == HINT
     known = {one.id: one for one in group.trajectories}
-    assert (parent_of(second, known), left(second, known)) == (first, None)
+    assert (parent_of(second, known), shared_parent(second, known)) == (first, None)
     chat = models.chat()
     shown = chat.tokenizer.decode(second.turns[0].context_ids.tolist())
     bare = chat.tokenizer.decode(without_hint(second).turns[0].context_ids.tolist())

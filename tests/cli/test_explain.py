@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tests.helpers.command_line import turngate
 from turngate import parts
-from turngate.cli.explain import Key, explain, find, first_sentence, holds, keys, written
+from turngate.cli.explain import Key, explain, find, first_sentence, holds, keys, toml_value
 from turngate.config.run_config import Config
 from turngate.errors import ConfigError, UnknownName, UserError
 from turngate.parts import Part
@@ -262,10 +262,10 @@ def test_the_help_of_a_rubric_names_the_shipped_ones() -> None:
 
 
 def test_values_as_they_are_written() -> None:
-    assert written({"a": [1, "x"], "b": True}) == '{a = [1, "x"], b = true}'
-    assert written((Tensorboard(), Wandb(offline=True))) == '["tensorboard", {type = "wandb", offline = true}]'
-    assert written(Path("a/b")) == '"a/b"'
-    assert [written(value) for value in (math.inf, -math.inf, 0.5)] == ["inf", "-inf", "0.5"]
+    assert toml_value({"a": [1, "x"], "b": True}) == '{a = [1, "x"], b = true}'
+    assert toml_value((Tensorboard(), Wandb(offline=True))) == '["tensorboard", {type = "wandb", offline = true}]'
+    assert toml_value(Path("a/b")) == '"a/b"'
+    assert [toml_value(value) for value in (math.inf, -math.inf, 0.5)] == ["inf", "-inf", "0.5"]
     assert first_sentence(ConsoleLines) == "One line per step on the terminal."
 
 

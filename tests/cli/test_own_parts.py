@@ -208,14 +208,14 @@ def test_rewards_credit_rules_and_what_a_config_asks_are_named_too(trained, kind
 
 
 def test_a_part_that_ships_is_not_blamed_as_a_users(monkeypatch):
-    from turngate.part_calls import handed, ignored
+    from turngate.part_calls import call_part, ignored
     from turngate.trainer.guidance import NoGuide
 
     monkeypatch.setattr(NoGuide, "observe", lambda self, groups: {}["who"])
     with pytest.raises(KeyError):
-        handed("guide", NoGuide().observe, (), take=ignored, must="")
+        call_part("guide", NoGuide().observe, (), take=ignored, must="")
     with pytest.raises(PartError, match=r"guide 'turngate\.trainer\.guidance\.base:NoGuide' .* returned {}"):
-        handed("guide", NoGuide().metrics, take=lambda found: {}["who"] if found else 1 / 0, must="x")
+        call_part("guide", NoGuide().metrics, take=lambda found: {}["who"] if found else 1 / 0, must="x")
 
 
 def test_a_learner_that_is_left_hides_nothing_that_went_wrong_in_the_run(trained):

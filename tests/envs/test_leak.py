@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.leak import common, held, leak_score, secrets_of
+from turngate.envs.leak import common, leak_score, leaked_secret, secrets_of
 from turngate.tools.tool import Parameter, Tool
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=12)
@@ -57,8 +57,8 @@ def test_speaking_of_the_hint_is_a_leak(action):
     ],
 )
 def test_a_text_that_holds_a_secret(text, secret):
-    assert held(text, ["nothing", secret]) == secret
-    assert held(text, [secret], known=f"You know that it is {secret}") == ""
+    assert leaked_secret(text, ["nothing", secret]) == secret
+    assert leaked_secret(text, [secret], known=f"You know that it is {secret}") == ""
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_a_text_that_holds_a_secret(text, secret):
     ],
 )  # fmt: skip
 def test_no_markup_hides_a_secret(text):
-    assert held(f"The answer: {text} in all", ["42 apples"]) == "42 apples"
+    assert leaked_secret(f"The answer: {text} in all", ["42 apples"]) == "42 apples"
 
 
 @pytest.mark.parametrize("text", ["_no_", "**7**", "(no)", "<i>7</i>", "7."])
 def test_a_short_secret_is_found_as_whole_words_in_any_markup(text):
-    assert held(text, ["no", "7"])
+    assert leaked_secret(text, ["no", "7"])
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_a_short_secret_is_found_as_whole_words_in_any_markup(text):
     ],
 )
 def test_what_only_resembles_a_secret_is_no_leak(text, secret):
-    assert held(text, [secret]) == ""
+    assert leaked_secret(text, [secret]) == ""
 
 
 def test_a_long_text_that_almost_holds_a_secret_again_and_again_is_read_quickly():
     """A pattern that tries every beginning with every gap would take hours."""
-    assert held("a " * 10_000, ["a " * 2_000 + "b"]) == ""
-    assert held("4" + "- " * 40_000, ["42 apples"]) == ""
+    assert leaked_secret("a " * 10_000, ["a " * 2_000 + "b"]) == ""
+    assert leaked_secret("4" + "- " * 40_000, ["42 apples"]) == ""
 
 
 @pytest.mark.parametrize("text", ["between 142 and 420", "it is 42.5", "x42", "4 2", ""])
 def test_parts_of_other_words_are_no_leak(text):
-    assert held(text, ["42", "", " "]) == ""
+    assert leaked_secret(text, ["42", "", " "]) == ""
 
 
 def test_secrets_are_answers_by_name_and_what_the_last_call_of_a_solution_says():

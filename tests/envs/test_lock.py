@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import turngate
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.envs.lock import COLOURS, KEYS, LockEnv, LockSource, LockTasks, colours_of, key_of, lock_hints
 from turngate.envs.pool.pool import EnvPool
 from turngate.envs.pool.pools import maker
@@ -138,7 +138,7 @@ def test_no_hint_holds_the_keys_in_their_order(dials):
     task = replace(TASK, private={"dials": dials})
     assert env.solutions(task) == (env.oracle(task),)
     assert env.secrets(task) == (" ".join(KEYS[dial] for dial in dials),)
-    assert not any(held(env.hint(task, level) or "", env.secrets(task)) for level in (1, 2, 3))
+    assert not any(leaked_secret(env.hint(task, level) or "", env.secrets(task)) for level in (1, 2, 3))
 
 
 def test_a_lock_of_two_dials_is_played_in_two_turns_by_a_pool():

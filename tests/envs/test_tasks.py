@@ -20,7 +20,7 @@ import turngate
 from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.lock import LockEnv, LockTasks
 from turngate.envs.sql.sources import Spider
-from turngate.envs.tasks import GivenTasks, TaskList, TasksBySplit, TaskSourcePart, opened, part_of, split_of
+from turngate.envs.tasks import GivenTasks, TaskList, TasksBySplit, TaskSourcePart, open_source, part_of, split_of
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -365,6 +365,6 @@ def test_one_in_so_many_is_held_out():
 
 
 def test_what_is_opened_can_be_sent_to_a_process(spider: Path):
-    source = opened(Spider(folder=spider), lambda part: part.open())
+    source = open_source(Spider(folder=spider), lambda part: part.open())
     source.size("dev")
     assert pickle.loads(pickle.dumps(source)).task("dev", 0) == source.task("dev", 0)

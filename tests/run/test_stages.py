@@ -24,7 +24,7 @@ from tests.helpers.command_line import turngate
 from tests.run.test_killed import episodes, metrics, train_until_killed
 from tests.run.test_stored_episodes import BASE
 from turngate.config.run_config import Config, dump, parse
-from turngate.config.stages import StageEnd, merged
+from turngate.config.stages import StageEnd, merge_tables
 from turngate.errors import ConfigError, RunError, UserError
 from turngate.run.assembly.assemble import learning_run
 from turngate.run.assembly.models import load_model
@@ -358,7 +358,7 @@ def test_what_a_rule_of_the_file_implies_is_not_put_upon_a_stage(tmp_path):
     ],
 )
 def test_tables_are_merged_and_parts_of_another_type_replaced(base, over, expected):
-    assert merged(base, over) == expected
+    assert merge_tables(base, over) == expected
 
 
 def test_further_attempts_are_weighed_with_the_first(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from turngate.errors import ConfigError
-from turngate.tools.arguments import BadArguments, typed
+from turngate.tools.arguments import BadArguments, convert_arguments
 from turngate.tools.tool import Parameter, Tool, is_tool, named_apart, tool, tool_of
 
 
@@ -79,7 +79,7 @@ def test_the_schema_is_what_servers_and_templates_take():
 
 def test_arguments_arrive_typed():
     given = {"where": {"x": 3}, "colours": ["red", "blue"], "coats": 2, "share": None}
-    arguments, remark = typed(PAINT, given)
+    arguments, remark = convert_arguments(PAINT, given)
     assert remark == ""
     assert Painter().paint(**arguments) == "3 ['RED', 'BLUE'] 2 dry None"
 
@@ -110,10 +110,10 @@ def test_arguments_arrive_typed():
 )
 def test_a_wrong_argument_is_told_with_its_name_and_the_usage(given, told):
     if told is None:
-        typed(PAINT, given)
+        convert_arguments(PAINT, given)
         return
     with pytest.raises(BadArguments) as error:
-        typed(PAINT, given)
+        convert_arguments(PAINT, given)
     assert str(error.value).startswith(told)
     assert str(error.value).endswith("; write: paint WHERE COLOURS [COATS]")
 
@@ -124,7 +124,7 @@ def find_rows(value: str | int, limit: int | None = None) -> str:
 
 def test_the_branches_of_a_union_are_one_field_of_that_name():
     with pytest.raises(BadArguments) as error:
-        typed(tool_of(find_rows), {"value": 2.5})
+        convert_arguments(tool_of(find_rows), {"value": 2.5})
     told = "argument 'value' of find_rows should be a valid string or a valid integer, not 2.5; "
     assert str(error.value) == f"{told}write: find_rows VALUE [LIMIT]"
 
@@ -152,15 +152,15 @@ def find_in(place: Place | str, pair: tuple[int, int] = (0, 0)) -> str:
 )
 def test_the_field_is_where_the_agent_wrote_it_whatever_the_branch(given, told):
     with pytest.raises(BadArguments) as error:
-        typed(tool_of(find_in), given)
+        convert_arguments(tool_of(find_in), given)
     assert str(error.value).startswith(told)
 
 
 def test_a_name_written_before_a_value_is_told_and_how_to_leave_one_out():
     with pytest.raises(BadArguments) as error:
-        typed(tool_of(find_rows), {"value": "x", "limit": "limit=3"})
+        convert_arguments(tool_of(find_rows), {"value": "x", "limit": "limit=3"})
     assert str(error.value).endswith("find_rows VALUE [LIMIT] (values without names, null for what is left out)")
-    assert typed(tool_of(find_rows), {"value": "x", "limit": None}) == ({"value": "x"}, "")
+    assert convert_arguments(tool_of(find_rows), {"value": "x", "limit": None}) == ({"value": "x"}, "")
 
 
 def anything(*values: int) -> str:

@@ -21,7 +21,7 @@ from turngate.trainer.checks.monitoring import (
     Watch,
     console_line,
     credit_by_turns,
-    learned,
+    learning_numbers,
     recorded,
     remembered,
     unwatched,
@@ -105,18 +105,20 @@ def test_an_alarm_is_one_line_on_the_console():
 
 
 def test_the_kl_divergence_comes_from_the_learner_and_the_reference_goes_first():
-    assert learned({"policy/kl_to_sampler_nats": 0.5}).kl_nats == 0.5
-    assert learned({"policy/kl_to_sampler_nats": 0.5, "policy/kl_to_reference_nats": 0.25}).kl_nats == 0.25
-    assert learned({"policy/kl_to_sampler_nats": float("nan")}).kl_nats is None
+    assert learning_numbers({"policy/kl_to_sampler_nats": 0.5}).kl_nats == 0.5
+    assert learning_numbers({"policy/kl_to_sampler_nats": 0.5, "policy/kl_to_reference_nats": 0.25}).kl_nats == 0.25
+    assert learning_numbers({"policy/kl_to_sampler_nats": float("nan")}).kl_nats is None
 
 
 def test_the_effective_share_is_the_square_of_the_mean_weight_over_the_mean_square():
     """Weights 0.5, 1, 2: (3.5)² / 5.25 = 2.333333 of 3."""
-    found = learned({"offpolicy/weight": 3.5 / 3, "offpolicy/weight_square": 5.25 / 3, "offpolicy/dropped_share": 0.1})
+    found = learning_numbers(
+        {"offpolicy/weight": 3.5 / 3, "offpolicy/weight_square": 5.25 / 3, "offpolicy/dropped_share": 0.1}
+    )
     assert found.effective_share == pytest.approx(2.333333 / 3, abs=1e-5)
     assert found.dropped_share == 0.1
-    assert learned({"offpolicy/weight": 0.0, "offpolicy/weight_square": 0.0}).effective_share is None
-    assert learned({}).effective_share is None
+    assert learning_numbers({"offpolicy/weight": 0.0, "offpolicy/weight_square": 0.0}).effective_share is None
+    assert learning_numbers({}).effective_share is None
 
 
 def test_credit_by_turns_is_the_correlation_of_whole_credit_and_turns():

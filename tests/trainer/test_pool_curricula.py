@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers import models
 from turngate.errors import ConfigError, StoreError
 from turngate.trainer.curriculum import CurriculumPart, Supply, TaskPool, pool_of
-from turngate.trainer.curriculum.choosing import band_distance, drawn
+from turngate.trainer.curriculum.choosing import band_distance, draw_places
 from turngate.trainer.curriculum.pass_rates import (
     PassRates,
     expected_draws,
@@ -161,9 +161,9 @@ def test_no_task_is_lost_for_ever(base, streak):
 def test_drawing_follows_the_weights_without_repeating():
     rng = np.random.default_rng(0)
     log_weight = np.log(np.array([0.5, 0.3, 0.2, 1e-300]))
-    firsts = Counter(int(drawn(log_weight, 1, rng)[0]) for _ in range(4000))
+    firsts = Counter(int(draw_places(log_weight, 1, rng)[0]) for _ in range(4000))
     assert [firsts[place] / 4000 for place in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
-    assert sorted(drawn(log_weight, 9, rng).tolist()) == [0, 1, 2, 3]
+    assert sorted(draw_places(log_weight, 9, rng).tolist()) == [0, 1, 2, 3]
 
 
 def test_the_distance_to_a_band():

@@ -62,7 +62,7 @@ class Trail:
         )
 
 
-def joined(parent: Trajectory, turn: int, trail: Trail) -> EpisodeStart:
+def branch_start(parent: Trajectory, turn: int, trail: Trail) -> EpisodeStart:
     """The start of a branch that leaves ``parent`` before ``turn``; ``trail`` is the branch's own."""
     return EpisodeStart(
         observation=parent.turns[turn].observation,
@@ -94,7 +94,7 @@ def parent_of(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | 
     return parent if parent is not None and parent.guidance == one.guidance else None
 
 
-def left(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | None:
+def shared_parent(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | None:
     """The episode of ``known`` off which ``one`` branched, sharing the state and all turns before the branch.
 
     None for an episode that began by itself, and for a new attempt, which is shown the whole attempt before it.
@@ -108,7 +108,7 @@ def left(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | None:
 
 def root(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory:
     """The episode that began the tree of ``one``; the environment was reset with its seed."""
-    while (parent := left(one, known)) is not None:
+    while (parent := shared_parent(one, known)) is not None:
         one = parent
     return one
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from turngate.agents.chat import Chat
-from turngate.agents.policies.answers import completed
+from turngate.agents.policies.answers import complete
 from turngate.agents.rollout import Player
 from turngate.errors import PolicyError, ShapeError
 from turngate.types import Completion, IntArray, Request, Sampling, Trajectory, derive_seed
@@ -84,7 +84,7 @@ async def probe(player: Player, asks: Sequence[Probe], *, seed: int) -> list[lis
         async with policy.slot():
             for place, request in queue:
                 try:
-                    found[place] = await completed(policy, request)
+                    found[place] = await complete(policy, request)
                 except PolicyError as error:
                     log.warning("no answer to %s: %s", request.episode, error)
                 finally:

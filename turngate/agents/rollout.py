@@ -22,7 +22,7 @@ from turngate.agents.chat import Chat, n_shared
 from turngate.agents.few_shot import messages_of
 from turngate.agents.given import Given, given
 from turngate.agents.handoff import Actor, Handoff
-from turngate.agents.policies.answers import completed
+from turngate.agents.policies.answers import complete
 from turngate.agents.policies.base import Policy
 from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
@@ -377,7 +377,7 @@ class Player:
         elif play.prefix is not None:
             completion = play.prefix.said(len(play.turns), self.chat, self.policy.version)
         else:
-            return await completed(self.policy, self._request(play), n_tokens=self.n_tokens)
+            return await complete(self.policy, self._request(play), n_tokens=self.n_tokens)
         if play.n_tokens + len(completion.ids_K) > self.limits.context:
             raise OutOfRoom(f"turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
         return completion

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from turngate.agents.branches import Fork, ForkKind, Trail, hints, joined, replay
+from turngate.agents.branches import Fork, ForkKind, Trail, branch_start, hints, replay
 from turngate.agents.given import Given
 from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.agents.rollout import (
@@ -30,7 +30,7 @@ from turngate.agents.rollout import (
     with_hint,
 )
 from turngate.errors import ConfigError
-from turngate.part_calls import Unusable, handed, shown, text, whole
+from turngate.part_calls import Unusable, call_part, shown, text, whole
 from turngate.types import Group, Info, Observation, Source, Task, Trajectory, Turn, derive_seed
 
 BRANCHING = "branching"
@@ -134,7 +134,7 @@ class _Growing:
         """The leaves of the next round by their places: what the expander chose, or all that are missing."""
         room = self.room
         forest = Forest(leaves=tuple(self.leaves), context=player.limits.context)
-        found = handed(BRANCHING, expander.choose, forest, room, self.rng, take=self._forks, must=_FORKS)
+        found = call_part(BRANCHING, expander.choose, forest, room, self.rng, take=self._forks, must=_FORKS)
         return list(zip(self.places[len(self.leaves) :], found or [None] * room, strict=False))
 
     def _forks(self, found: Iterable[object]) -> list[Fork | None]:
@@ -213,7 +213,7 @@ class TreePlayer(Player):
             await world.restore(trail.snapshots_T[fork.turn])
         else:
             await replay(world, episode.task, trail.seed, self.chat.tool_format, parent.turns[: fork.turn + 1])
-        return joined(parent, fork.turn, trail)
+        return branch_start(parent, fork.turn, trail)
 
     async def _again(self, world: World, episode: Episode, parent: Trajectory, fork: Fork) -> EpisodeStart:
         """A new attempt, which is shown the earlier one, with the same help."""

@@ -57,7 +57,7 @@ def holds(annotation: object, metadata: Sequence[object] = ()) -> Holds:
     if origin is Annotated:
         return holds(inner[0], [*inner[1:], *metadata])
     if origin is Literal:
-        return Holds(words=" or ".join(map(written, inner)))
+        return Holds(words=" or ".join(map(toml_value, inner)))
     if origin in (Union, UnionType):
         return _either([one for one in inner if one is not NoneType], metadata)
     if origin in (tuple, list, frozenset, set, Sequence):
@@ -159,7 +159,7 @@ def key_of(model: Model, name: str, prefix: str = "") -> Key:
     return Key(
         path=f"{prefix}{name}",
         holds=found,
-        default="" if default in (None, PydanticUndefined) or found.sections else written(default),
+        default="" if default in (None, PydanticUndefined) or found.sections else toml_value(default),
         required=field.is_required(),
         optional=default is None,
         help=_plain(" ".join(said.split())),
@@ -179,7 +179,7 @@ def _doc(model: Model) -> str:
     return (base if renamed else model).__doc__ or ""
 
 
-def written(value: object) -> str:
+def toml_value(value: object) -> str:
     """A value as it would be written in TOML; a part with default settings by its name alone."""
     if isinstance(value, Part):
         changed = {
@@ -187,13 +187,13 @@ def written(value: object) -> str:
             for name, field in type(value).model_fields.items()
             if name != "type" and getattr(value, name) != field.get_default(call_default_factory=True)
         }
-        return written({"type": value.type, **changed} if changed else value.type)
+        return toml_value({"type": value.type, **changed} if changed else value.type)
     if isinstance(value, BaseModel):
-        return written(kind_of(type(value)) or value.model_dump(mode="json", exclude_none=True))
+        return toml_value(kind_of(type(value)) or value.model_dump(mode="json", exclude_none=True))
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {written(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {toml_value(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(written, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # as TOML writes it: inf, nan
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

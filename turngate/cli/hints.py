@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from turngate.envs.base import TurnEnv
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.envs.registry import make
 from turngate.errors import ConfigError
 from turngate.types import Task
@@ -41,7 +41,7 @@ def _print_levels(console: Console, env: TurnEnv, task: Task, levels: Sequence[i
         if text is None:
             console.print(f"level {level}: none for this task", highlight=False)
             continue
-        secret = held(text, secrets, task.prompt)
+        secret = leaked_secret(text, secrets, task.prompt)
         refused = f" (refused in training: it holds the answer, '{secret:.60}')" if secret else ""
         console.print(f"level {level}{refused}: {text}", markup=False, highlight=False)
 

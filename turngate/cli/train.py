@@ -38,7 +38,7 @@ def train(
             StagedJob(settings, console, strict=strict).run()
             write_report(run.path, console)
             return
-        with learner_answers.started(settings.learner, jobs=jobs) as works:
+        with learner_answers.start_learner(settings.learner, jobs=jobs) as works:
             if works:
                 job = Job(settings, console, strict=strict, jobs=jobs)
                 job.run()

@@ -40,7 +40,7 @@ class MergedMethod(Section):
     """Settings of the user's that count instead of the method's, each with both values."""
 
 
-def merged(data: Mapping[str, object]) -> dict[str, object]:
+def merge_methods(data: Mapping[str, object]) -> dict[str, object]:
     """``data`` with the settings of the methods that it names; their names become tables.
 
     Raises UnknownName, ConfigError for settings that contradict each other, DataError for a file that is no method.
@@ -66,9 +66,10 @@ def merged(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_names(data: Mapping[str, object]) -> dict[str, object]:
-    """``merged``, but with the names of the methods as they were: for settings that are changed before the end."""
+    """``merge_methods``, but with the names of the methods as they were: for settings that are changed before the
+    end."""
     names = _named(data)
-    return {**merged(data), KEY: names} if names else dict(data)
+    return {**merge_methods(data), KEY: names} if names else dict(data)
 
 
 def blamed(message: str, methods: Sequence[MergedMethod]) -> str:

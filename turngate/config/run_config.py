@@ -18,9 +18,9 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
-from turngate.config.overlays import KEY, MergedMethod, merged, names_in, refusal, with_names
+from turngate.config.overlays import KEY, MergedMethod, merge_methods, names_in, refusal, with_names
 from turngate.config.sections import Baselines, EnvSection, EvalSection, Section, TinyModel, TrainSection, WarmStart
-from turngate.config.stages import StageRun, StageSection, check_stages, unfolded, with_settings
+from turngate.config.stages import StageRun, StageSection, check_stages, unfold_stages, with_settings
 from turngate.envs.registry import load_plugins
 from turngate.errors import ConfigError, DataError, UserError
 from turngate.examine.base import Examiner
@@ -338,7 +338,7 @@ class Config(Section):
     def unfolded(self) -> Iterator[StageRun]:
         """The stages of all rounds, with the settings of each; none for a run without stages."""
         shared = self.model_dump(mode="json", include={"model", "warm_start", "sink"}, exclude_none=True)
-        yield from unfolded(
+        yield from unfold_stages(
             RunFolder(self.folder / self.name), self.stages, rounds=self.rounds, seed=self.seed, shared=shared
         )
 
@@ -475,7 +475,7 @@ def parse(data: Mapping[str, object]) -> Config:
 
     Raises ConfigError with a message of one line, which names the methods if the config is right without them.
     """
-    tree = merged(data)
+    tree = merge_methods(data)
     try:
         return _validated(tree)
     except ConfigError as error:

@@ -2,7 +2,7 @@
 
 ``[[stages]]`` tables hold the keys that a stage changes. ``with_settings`` puts them over the others before anything is
 validated, so defaults that follow from the settings of the whole run (a critic, filters) are not mistaken for the
-user's own. ``unfolded`` makes the tree of each stage of each round, which is then parsed like that of any run.
+user's own. ``unfold_stages`` makes the tree of each stage of each round, which is then parsed like that of any run.
 """
 
 from __future__ import annotations
@@ -138,25 +138,25 @@ def _with_settings(base: Mapping[str, Any], stage: Mapping[str, Any], place: int
     if "settings" in stage:
         return stage
     kept = {key: value for key, value in stage.items() if key in StageSection.model_fields}
-    return {**kept, "settings": merged(base, own)}
+    return {**kept, "settings": merge_tables(base, own)}
 
 
 _INSTEAD = {"model": ", and begins_with says where a stage begins", "seed": ", from which those of stages derive"}
 
 
-def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
+def merge_tables(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
     """``over`` put over ``base``: tables key by key, unless they are parts of different types; all else replaces."""
     found = dict(base)
     for key, value in over.items():
         old = found.get(key)
         below = _table(old) if isinstance(old, Mapping | str) else None
         if isinstance(value, Mapping) and below is not None and value.get("type") in (None, below.get("type")):
-            value = merged(below, value)
+            value = merge_tables(below, value)
         found[key] = value
     return found
 
 
-def unfolded(
+def unfold_stages(
     run: RunFolder, stages: Sequence[StageSection], *, rounds: int, seed: int, shared: Mapping[str, object]
 ) -> Iterator[StageRun]:
     """The stages of all rounds. ``shared``: ``model``, ``warm_start`` and ``sink`` of the run, as plain values.

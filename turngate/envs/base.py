@@ -19,7 +19,7 @@ from turngate.envs import output_checks as handed
 from turngate.envs.leak import secrets_of
 from turngate.envs.output_checks import TooLong, Unfit
 from turngate.envs.spaces import Texts
-from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
+from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, open_source, part_of
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
 from turngate.foreign import described, is_own
 from turngate.tools.read import parse, tool_format_of
@@ -147,7 +147,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         source = part_of(tasks, self.turn_spec.tasks, type(self).__name__)
         self._opened: TaskSource | None = None
         if isinstance(source, TaskSourcePart):
-            source = self._opened = opened(source, self.open_tasks)
+            source = self._opened = open_source(source, self.open_tasks)
         self.tasks: TaskSource = source
         self.split = first_split(self.tasks, split)
         self.observation_space = Texts(Observation, [Observation(text="")])

@@ -363,7 +363,7 @@ def _mend(tasks: object) -> str:
     return "make one of a list or generator of tasks: TaskList(tasks)"
 
 
-def opened(part: TaskSourcePart, opening: Callable[[TaskSourcePart], TaskSource]) -> TaskSource:
+def open_source(part: TaskSourcePart, opening: Callable[[TaskSourcePart], TaskSource]) -> TaskSource:
     """The task source that ``opening`` makes of a part. Raises ConfigError, whose message begins with ``tasks``."""
     return _with_key(lambda: opening(part))
 

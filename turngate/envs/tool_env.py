@@ -35,7 +35,7 @@ import numpy as np
 from turngate.envs.base import Outcome, Snapshot, TurnEnv
 from turngate.envs.glossary import meanings
 from turngate.errors import ConfigError, EnvError
-from turngate.tools.arguments import BadArguments, typed
+from turngate.tools.arguments import BadArguments, convert_arguments
 from turngate.tools.read import find, unknown
 from turngate.tools.tool import Tool, is_tool, named_apart, tool_of
 from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall
@@ -195,7 +195,7 @@ class ToolEnv(TurnEnv):
         if tool is None:  # of a recorded action; parsed calls have been checked
             return self._refused(unknown(call.name, self.turn_spec.tools))
         try:
-            arguments, _ = typed(tool, call.arguments)
+            arguments, _ = convert_arguments(tool, call.arguments)
         except BadArguments as error:
             return self._refused(str(error))
         place = len(self._facts)

@@ -5,9 +5,10 @@
             groups = await play_groups(…)                           stage.group_done(group), as soon as one is played
             groups, metrics = await stage.finish(groups)
 
-If an examiner hangs, raises, or returns something invalid (see ``checked``), all its facts of that call are missing:
-they have value None under each name that it declares. That is counted, and logged in one line. A run goes on through
-outages, and through errors in some episodes; an examiner whose own code fails in every call of a step ends the run.
+If an examiner hangs, raises, or returns something invalid (see ``check_facts``), all its facts of that call are
+missing: they have value None under each name that it declares. That is counted, and logged in one line. A run goes on
+through outages, and through errors in some episodes; an examiner whose own code fails in every call of a step ends the
+run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Self, TypeAlias, TypeVar
 
 from turngate.errors import RunError, StoreError, TurngateError
 from turngate.examine.base import ExamineContext, Examiner
-from turngate.examine.facts import checked, missing, plain, refuse_shared
+from turngate.examine.facts import check_facts, missing, plain, refuse_shared
 from turngate.foreign import StayingCoroutine, described, place_of
 from turngate.judging import Judge, JudgePart, JudgeSettings, Tally, TextModel, VerdictCache
 from turngate.types import JSON, Evidence, Group, Metrics, derive_seed
@@ -251,7 +252,7 @@ class _StepExaminer:
         self._n_calls += 1
         try:
             answer = await _within(self._asked(groups), self.examiner.deadline_s)
-            return checked(self.examiner, groups, answer)
+            return check_facts(self.examiner, groups, answer)
         except Exception as error:
             told = isinstance(error, TurngateError | TimeoutError | ValueError) and str(error)
             if not _is_outage(error):

@@ -39,7 +39,7 @@ def refuse_shared(examiners: Sequence[Examiner]) -> None:
         raise ConfigError(f"examiners {both} both record '{name}'; give one of them another name")
 
 
-def checked(examiner: Examiner, groups: Sequence[Group], answer: object) -> list[list[tuple[Evidence, ...]]]:
+def check_facts(examiner: Examiner, groups: Sequence[Group], answer: object) -> list[list[tuple[Evidence, ...]]]:
     """The facts that ``examine`` returned, copied; a declared name without any fact is recorded as missing.
 
     Raises ValueError, saying which rule was broken, for an answer of another shape, a fact under a name that the

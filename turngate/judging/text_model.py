@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from turngate.agents.chat import Chat
-from turngate.agents.policies.answers import completed
+from turngate.agents.policies.answers import complete
 from turngate.agents.policies.base import Policy
 from turngate.errors import PolicyError
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
@@ -130,7 +130,7 @@ class PolicyTextModel(TextModel):
             sampling=Sampling(temperature=prompt.temperature),
         )
         try:
-            completion = await completed(self._policy, request)
+            completion = await complete(self._policy, request)
         except PolicyError as error:
             return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=str(error)))
         finally:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from turngate.errors import ConfigError, DataError, UnknownName, UserError
 from turngate.jsonl import read_text, toml_of
-from turngate.parts import import_object, loaded
+from turngate.parts import import_object, load_entry_point
 from turngate.problems import one_line
 
 FOLDER = Path(__file__).parent
@@ -130,7 +130,7 @@ def find(name: str) -> Method:
     if path.exists() and re.fullmatch(r"\w+", name):
         return _shipped(name)
     if plugin is not None:
-        return read(name, _as_path(plugin.value, loaded(plugin)))
+        return read(name, _as_path(plugin.value, load_entry_point(plugin)))
     if ":" in name:
         return read(name, _as_path(name, import_object(name)))
     raise UnknownName("method", name, names(), hint="turngate methods lists them; or write the path of a .toml file")

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
 import numpy as np
 
 from turngate.errors import ConfigError, PartError
-from turngate.part_calls import Unusable, taken
+from turngate.part_calls import Unusable, check_result
 from turngate.parts import Part
 from turngate.types import SUCCESS_SLACK, Evidence, Record, RewardEvent
 
@@ -411,7 +411,7 @@ class Reward(Part):
     def refuse_form(self, facts: Facts) -> None:
         """Raise PartError if ``verdicts`` returns anything but a list of pairs."""
         found: object = self.verdicts(facts)
-        taken(self.noun, self.verdicts, found, take=_pairs, must=_PAIRS)
+        check_result(self.noun, self.verdicts, found, take=_pairs, must=_PAIRS)
 
     def _reject(self, facts: Facts, turn: int | None, problem: str) -> NoReturn:
         own = f" ({self.type})" if ":" in self.type else ""

@@ -72,7 +72,7 @@ class StagedJob:
         run = stage.folder
         if not run.is_complete:
             self._say(f"stage {stage.number} of {len(self._stages)}: {stage.name}; its folder: {run.path}")
-            with learner_answers.started(settings.learner):
+            with learner_answers.start_learner(settings.learner):
                 Job(settings, self.console, strict=self._strict, until=stage.until).run()
         after = self._stages[stage.number : stage.number + 1]
         followed = any(one.folder.has_begun for one, _ in after) or (not after and self.folder.is_complete)

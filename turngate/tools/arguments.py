@@ -30,7 +30,7 @@ class BadArguments(Exception):
     """Arguments that do not fit the tool; the message is for the agent."""
 
 
-def typed(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict[str, object], str]:
+def convert_arguments(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict[str, object], str]:
     """The arguments as the function takes them, and a remark ("" = they were as they ought to be).
 
     Raises BadArguments.

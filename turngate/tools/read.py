@@ -16,7 +16,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 
 from turngate.errors import UnknownName
-from turngate.tools.arguments import BadArguments, of_text, of_words, typed
+from turngate.tools.arguments import BadArguments, convert_arguments, of_text, of_words
 from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.formats.base import Reading, ToolFormat, Unreadable, Written, flawed
 from turngate.tools.formats.command_line import REST
@@ -125,7 +125,7 @@ def _calls(reading: Reading, tools: Sequence[Tool]) -> tuple[tuple[ToolCall, ...
         arguments = _arguments(written, tool)
         if problem := _not_text(_spelt(arguments)):
             raise Unreadable(problem)
-        _, converted = typed(tool, arguments)
+        _, converted = convert_arguments(tool, arguments)
         remark = remark or converted
         calls.append(ToolCall(name=written.name, arguments=arguments))
     return tuple(calls), remark

@@ -11,7 +11,7 @@ from typing import Protocol
 from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.examining import Examining
-from turngate.part_calls import Unusable, handed, ignored
+from turngate.part_calls import Unusable, call_part, ignored
 from turngate.trainer.auxiliary.answers import AUXILIARY
 from turngate.trainer.auxiliary.learning import AuxiliaryLosses
 from turngate.trainer.batch.pack import Aggregate
@@ -144,12 +144,12 @@ class _Memory:
 
     def save(self, path: Path) -> None:
         """Write it as JSON. Raises PartError for a state that is none."""
-        text = handed(self._noun, self._owner.state, take=_json_of, must="JSON: texts, numbers, lists, dictionaries")
+        text = call_part(self._noun, self._owner.state, take=_json_of, must="JSON: texts, numbers, lists, dictionaries")
         path.write_text(text, encoding="utf-8")
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
-        handed(self._noun, self._owner.load, json.loads(path.read_text(encoding="utf-8")), take=ignored, must="")
+        call_part(self._noun, self._owner.load, json.loads(path.read_text(encoding="utf-8")), take=ignored, must="")
 
 
 def _json_of(state: object) -> str:

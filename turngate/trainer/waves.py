@@ -24,8 +24,8 @@ from turngate.store.metrics import Clock
 from turngate.trainer.batch.shared_turns import regrafted
 from turngate.trainer.branching.tree_costs import branch_metrics
 from turngate.trainer.guidance import Guide, NoGuide, Plan
-from turngate.trainer.guidance.answers import first_wave, next_wave, settled
-from turngate.trainer.guidance.results import solved, success_rate, unguided
+from turngate.trainer.guidance.answers import first_wave, next_wave, settle
+from turngate.trainer.guidance.results import is_solved, success_rate, unguided
 from turngate.trainer.guidance.writer import consult, prepare
 from turngate.trainer.offline.sources import Waves
 from turngate.trainer.refill import Filling
@@ -58,9 +58,7 @@ async def play_waves(
             courses, waves = courses + batch, waves + n
             with clock("reward"):
                 groups_scored += [
-                    settled(run.guide, group, course.scored())
-                    for course in batch
-                    for group in course.learned(run, step)
+                    settle(run.guide, group, course.scored()) for course in batch for group in course.learned(run, step)
                 ]
                 tasks = filling.further(groups_scored)
     played = [course.scored() for course in courses]
@@ -140,7 +138,7 @@ class _Course:
         self.scores = list(run.score(Group(task=self.task, trajectories=tuple(self.trajectories)), step).scores)
         good = []
         for row, entry in zip(fresh, plan.entries, strict=True):
-            if isinstance(entry, PrefixTurns) and entry.whole and not solved(self.scores[row]):
+            if isinstance(entry, PrefixTurns) and entry.whole and not is_solved(self.scores[row]):
                 self.left_out[row] = "failed_experts"
             else:
                 good.append(row)

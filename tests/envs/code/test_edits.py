@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.envs.code.engine.edits import BadEdit, Edit, apply_edit, read_edit
-from turngate.envs.code.engine.observe import numbered, shorten, without_times
+from turngate.envs.code.engine.observe import number_lines, shorten, without_times
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.oracle import edit, piece, replacements
 from turngate.tools.read import parse
@@ -121,9 +121,9 @@ def test_shortening_keeps_both_ends(text, limit):
 
 
 def test_numbered_lines_say_what_is_around_them():
-    assert numbered("a\nb\nc\n", 1, 9, 99) == "1 a\n2 b\n3 c"
-    assert numbered("a\nb\nc\n", 2, 2, 99) == "2 b\n[lines 2 to 2 of 3]"
-    assert numbered("", 1, 9, 99) == "[empty]"
+    assert number_lines("a\nb\nc\n", 1, 9, 99) == "1 a\n2 b\n3 c"
+    assert number_lines("a\nb\nc\n", 2, 2, 99) == "2 b\n[lines 2 to 2 of 3]"
+    assert number_lines("", 1, 9, 99) == "[empty]"
 
 
 def test_times_are_taken_out_of_a_test_run_and_nothing_else():

@@ -3,7 +3,7 @@
 import pytest
 
 import turngate
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.envs.sql.hints import clauses_of, sql_hint, with_hole
 from turngate.types import Task
 
@@ -55,7 +55,7 @@ def test_no_level_of_a_generated_task_holds_its_query(tasks):
             task = env.tasks.task("train", index)
             texts = [env.hint(task, level) for level in range(1, 5)]
             assert len(set(texts)) == 4
-            assert [held(text, env.secrets(task), task.prompt) for text in texts] == [""] * 4
+            assert [leaked_secret(text, env.secrets(task), task.prompt) for text in texts] == [""] * 4
             assert all(table in texts[0] for table in task.private["tables"])
 
 
@@ -73,5 +73,5 @@ def test_the_whole_of_a_solution_gives_a_task_away_and_its_first_steps_do_not(ta
         for index in range(10):
             task = env.tasks.task("train", index)
             (solution,) = env.solutions(task)
-            assert held("\n".join(solution), env.secrets(task), task.prompt)
-            assert not held("\n".join(solution[:2]), env.secrets(task), task.prompt)
+            assert leaked_secret("\n".join(solution), env.secrets(task), task.prompt)
+            assert not leaked_secret("\n".join(solution[:2]), env.secrets(task), task.prompt)

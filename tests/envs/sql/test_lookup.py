@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from turngate import check_env
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.generated.content import Value
-from turngate.envs.sql.generated.lookup_content import DATE_FORMATS, format_of, in_month, written
+from turngate.envs.sql.generated.lookup_content import DATE_FORMATS, format_date, format_of, in_month
 from turngate.envs.sql.generated.lookup_oracle import condition_from
 from turngate.envs.sql.generated.lookup_words import STATES, UNSEEN_FAMILIES
 from turngate.envs.sql.sources import LookupSql
@@ -221,7 +221,7 @@ def test_a_month_is_found_in_every_format(day: date, form: str, shift: int):
     month = day.year * 12 + day.month - 1 + shift
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE t (d)")
-    connection.executemany("INSERT INTO t VALUES (?)", [(written(day, form),), ("k7",), (None,)])
+    connection.executemany("INSERT INTO t VALUES (?)", [(format_date(day, form),), ("k7",), (None,)])
     found = connection.execute(f"SELECT count(*) FROM t WHERE {in_month('d', form, month // 12, month % 12 + 1)}")
     assert found.fetchone() == (int(shift == 0),)
 
@@ -229,7 +229,7 @@ def test_a_month_is_found_in_every_format(day: date, form: str, shift: int):
 @given(day=st.dates(date(2018, 1, 13), date(2026, 12, 31)).filter(lambda day: day.day > 12))
 def test_a_late_day_tells_its_format(day: date):
     for form in DATE_FORMATS:
-        values: list[Value] = [None, "k7", written(day, form)]
+        values: list[Value] = [None, "k7", format_date(day, form)]
         assert format_of(values) == form
     with pytest.raises(ValueError, match="tells the format"):
         format_of(["03/04/2024"])

@@ -14,7 +14,7 @@ import turngate
 from tests.helpers.command_line import turngate as command
 from turngate.cli.record import RecordedSite, record
 from turngate.config.run_config import load
-from turngate.envs.web.engine.listening import Heard, merged
+from turngate.envs.web.engine.listening import Heard, merge_actions
 from turngate.errors import ConfigError
 from turngate.run.environments import Environments
 from turngate.run.process.signals import Stopped
@@ -203,7 +203,7 @@ def test_what_the_next_thing_makes_superfluous_is_left_out():
         Heard(kind="click", path=other),
         Heard(kind="click", path=other),
     ]
-    assert merged(heard) == [
+    assert merge_actions(heard) == [
         Heard(kind="fill", path=field, text="ab", at_ms=1),
         *heard[4:9],
         Heard(kind="scroll", text="70"),

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.random_episodes import random_groups
 from turngate.store.codecs import Row
 from turngate.store.formats import atif
-from turngate.store.formats.fields import cleaned
+from turngate.store.formats.fields import clean_texts
 from turngate.types import Observation
 
 
@@ -21,7 +21,7 @@ def documents(seed: int, groups: int):
 
 
 def read(document):
-    value, _ = cleaned(json.loads(json.dumps(document)), texts=False)
+    value, _ = clean_texts(json.loads(json.dumps(document)), texts=False)
     (found,) = atif.episodes(value)
     return found
 

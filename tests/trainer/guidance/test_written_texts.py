@@ -20,7 +20,7 @@ from turngate.trainer.guidance.meta_experience import bifurcation, contrast, rea
 from turngate.trainer.guidance.pilot import read_plan
 from turngate.trainer.guidance.self_hints import read_levels
 from turngate.trainer.guidance.self_reflection import SelfReflection, read_reflection
-from turngate.trainer.guidance.transcripts import begun, facts_of, met, prompt_of, steps_of
+from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of, verdict_names
 from turngate.types import Evidence, Guidance, Observation, Record, RewardEvent, Score, ScoredGroup
 
 
@@ -136,8 +136,8 @@ def test_a_writer_is_shown_turns_and_verdicts_as_data():
     one = replace(played(["look up", "answer"]), guidance=Guidance(kind="hint", level=1, text="SECRET", source="env"))
     ledger = (event("solved", 0.0, kind="outcome"), event("parsed", 1, turn=0), event("rude", 1, kind="penalty"))
     score = Score(ledger=ledger, reward_T=np.zeros(2, np.float32), outcome=None, usable=True)
-    assert met(score, True) == ["parsed (turn 0)"]
-    assert met(score, False) == ["solved", "rude"]
+    assert verdict_names(score, True) == ["parsed (turn 0)"]
+    assert verdict_names(score, False) == ["solved", "rude"]
     prompt = prompt_of("HEAD", [("task", begun(one)), *steps_of(one), facts_of(one, score)], "ASK", limit=100)
     assert prompt == prompt_of("HEAD", [("task", begun(one)), *steps_of(one), facts_of(one, score)], "ASK", limit=100)
     mark = prompt.split("BEGIN ")[2].split()[0]

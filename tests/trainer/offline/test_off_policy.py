@@ -13,7 +13,7 @@ from turngate.trainer.offline.estimates import (
     LoggedTurns,
     crossed_model,
     estimate_all,
-    numbered,
+    number_names,
     overlap_of,
     refusal,
 )
@@ -304,7 +304,7 @@ def test_regressions_that_do_not_settle_are_refused():
 
 def test_tables_of_other_episodes_know_nothing_of_a_task_that_was_played_once():
     logged = Chain.random(3).played(np.random.default_rng(0), tasks=8, siblings=1)
-    alone = replace(logged, history_N=numbered(list(range(len(logged.history_N)))))
+    alone = replace(logged, history_N=number_names(list(range(len(logged.history_N)))))
     for column in crossed_model(alone):
         assert not column.any()
 

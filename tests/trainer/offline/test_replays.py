@@ -16,7 +16,7 @@ from turngate.trainer.offline.replays import (
     Rlep,
     bucket_weights,
     chosen_of,
-    drawn,
+    draw_tasks,
     n_replayed,
 )
 from turngate.trainer.offline.stored import grouped
@@ -64,12 +64,12 @@ def test_worked_numbers_of_exgrpo():
     two = np.array(bucket_weights([1, 4], 8))
     assert two / two.sum() == pytest.approx([0.010987, 0.989013], abs=1e-6)
     n = 4000
-    first = Counter(drawn({1: ["x"], 4: ["y"]}, 1, siblings=8, rng=np.random.default_rng(i))[0] for i in range(n))
+    first = Counter(draw_tasks({1: ["x"], 4: ["y"]}, 1, siblings=8, rng=np.random.default_rng(i))[0] for i in range(n))
     assert first["x"] / n == pytest.approx(0.010987, abs=4 * np.sqrt(0.010987 / n))
 
 
 def test_drawn_is_without_replacement_and_goes_on_in_other_buckets():
-    found = drawn({1: ["a"], 2: ["b", "c"]}, 9, siblings=4, rng=np.random.default_rng(0))
+    found = draw_tasks({1: ["a"], 2: ["b", "c"]}, 9, siblings=4, rng=np.random.default_rng(0))
     assert sorted(found) == ["a", "b", "c"]
 
 

@@ -26,7 +26,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, FsdpLearnerPart, TorchLearnerPart
 from turngate.trainer.torch import fsdp_functions
-from turngate.trainer.torch.batch_shares import joined, shares_of
+from turngate.trainer.torch.batch_shares import join_columns, shares_of
 from turngate.trainer.torch.learner import TorchLearner
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m"]
@@ -79,9 +79,9 @@ def test_shares_are_whole_trajectories_and_about_equal():
     _, batch = batch_of()
     for n in (1, 2, 3, 40):
         shares = shares_of(batch, n)
-        np.testing.assert_array_equal(joined([share.batch.ids_L for share in shares]), batch.ids_L)
+        np.testing.assert_array_equal(join_columns([share.batch.ids_L for share in shares]), batch.ids_L)
         segments = [share.batch.segment_L + share.first_segment for share in shares]
-        np.testing.assert_array_equal(joined(segments), batch.segment_L)
+        np.testing.assert_array_equal(join_columns(segments), batch.segment_L)
         assert not any(set(one) & set(other) for one, other in pairwise(segments))
         assert {share.total for share in shares} == {float(batch.policy_weight_L.sum())}
     longest = int(np.bincount(batch.segment_L).max())

@@ -27,7 +27,7 @@ from turngate.trainer.torch import packing as packing_module
 from turngate.trainer.torch import tree_flex
 from turngate.trainer.torch.prefix_tree import trees_of
 from turngate.trainer.torch.tree_attention import kernels_on, layout_of, pairs_of
-from turngate.trainer.torch.tree_flex import BLOCK, FlexLayout, blocks_of, mask_of, seen
+from turngate.trainer.torch.tree_flex import BLOCK, FlexLayout, blocks_of, mask_of, visible_nodes
 
 CPU = torch.device("cpu")
 forks = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=6)
@@ -59,7 +59,7 @@ def test_a_node_sees_its_own_path_as_far_as_the_window_reaches(segments, repeat,
     assert 0 <= padded - real < BLOCK or padded == 3 * BLOCK
     right = np.eye(padded, dtype=bool)
     right[:real, :real] = sees(tree, window)
-    first_P, end_P = seen(tree, padded, window)
+    first_P, end_P = visible_nodes(tree, padded, window)
     mask, places = mask_of(first_P, end_P, CPU), torch.arange(padded)
     nothing = torch.zeros((), dtype=torch.int64)
     np.testing.assert_array_equal(mask.mask_mod(nothing, nothing, places[:, None], places), right)

@@ -13,7 +13,7 @@ from turngate.types import Completion, EndedBy, Request
 _TURN = "a Completion: ids_K and logprobs_K of the sampled tokens, equally many, ended_by, policy_version, text"
 
 
-async def completed(policy: Policy, request: Request, *, n_tokens: int | None = None) -> Completion:
+async def complete(policy: Policy, request: Request, *, n_tokens: int | None = None) -> Completion:
     """``Policy.complete``. ``n_tokens``: how many different ones there are; None = any number.
 
     Raises PartError for a turn that cannot be used.

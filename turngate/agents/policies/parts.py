@@ -19,7 +19,7 @@ from turngate.agents.rollout import Player, TokenLimits
 from turngate.agents.server import ChatServer
 from turngate.agents.tiny import is_own
 from turngate.errors import ConfigError
-from turngate.part_calls import handed, instance_of
+from turngate.part_calls import call_part, instance_of
 from turngate.parts import Part
 from turngate.types import Sampling
 
@@ -99,7 +99,7 @@ class PolicyPart(Part):
 
     def player(self, model: LanguageModel, chat: Chat) -> Player:
         """The opened policy, with the distribution and the limits of training."""
-        policy = handed("policy", self.open, model, chat, take=instance_of(Policy), must="a Policy")
+        policy = call_part("policy", self.open, model, chat, take=instance_of(Policy), must="a Policy")
         n_tokens = int(model.get_output_embeddings().weight.shape[0])
         return Player(policy, chat, self.limits(), sampling=self.sampling, n_tokens=n_tokens)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from turngate.envs.base import TurnEnv
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.types import Task
 
 
@@ -38,7 +38,7 @@ def _contents(env: TurnEnv, task: Task, texts: list[str]) -> Iterator[str]:
             yield f"levels {level - 1} and {level} of task '{task.id}' say the same; each must say more"
         if len(text) > room:
             yield f"level {level} of task '{task.id}' has {len(text)} characters; an observation has at most {room}"
-        if secret := held(text, secrets, task.prompt):
+        if secret := leaked_secret(text, secrets, task.prompt):
             yield (
                 f"level {level} of task '{task.id}' holds the answer, '{secret:.60}', so training would refuse it; say "
                 "less, or override secrets() if this gives nothing away"

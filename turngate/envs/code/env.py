@@ -15,14 +15,14 @@ from typing import Any, Literal
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.code.engine.diagnostics import Diagnoser
 from turngate.envs.code.engine.edits import BadEdit, apply_edit, read_edit
-from turngate.envs.code.engine.observe import numbered, result_text, shorten, without_times
+from turngate.envs.code.engine.observe import number_lines, result_text, shorten, without_times
 from turngate.envs.code.engine.shared_sandbox import lease
 from turngate.envs.code.engine.workspace import Saved, Workspace
 from turngate.envs.code.facts import EVIDENCE, compared, declared, diffs
 from turngate.envs.code.grading.grade import TreeChange, grade
 from turngate.envs.code.grading.grading_sandbox import Bench, run_tests
 from turngate.envs.code.grading.protect import sort_changes
-from turngate.envs.code.hints import written
+from turngate.envs.code.hints import added_text
 from turngate.envs.code.oracle import oracle_actions
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.rubric import RUBRIC
@@ -180,7 +180,7 @@ class CodeRepairEnv(ToolEnv):
 
     def secrets(self, task: Task) -> Sequence[str]:
         """The text of the reference repair, where it changes one place only."""
-        return written(Problem.of(task).patch)
+        return added_text(Problem.of(task).patch)
 
     def save(self) -> RepairState:
         return RepairState(
@@ -253,7 +253,7 @@ class CodeRepairEnv(ToolEnv):
         self._files_opened.add(path)
         if b"\0" in content:
             return f"[binary file of {len(content)} bytes]"
-        return numbered(content.decode(errors="replace"), first, last, self._max_chars)
+        return number_lines(content.decode(errors="replace"), first, last, self._max_chars)
 
     @tool
     def edit(

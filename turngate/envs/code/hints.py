@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from turngate.envs.code.source import TooDeep, parsed
+from turngate.envs.code.source import TooDeep, parse_module
 from turngate.envs.leak import stands
 
 MOST_TESTS = 5
@@ -58,7 +58,7 @@ def changed_functions(before: str, after: str) -> frozenset[str]:
 def _functions(source: str) -> dict[int, str]:
     """Line → the innermost function that it belongs to; empty if the text does not parse."""
     try:
-        tree = parsed(source)
+        tree = parse_module(source)
     except TooDeep:
         return {}
     if tree is None:
@@ -77,7 +77,7 @@ def _functions(source: str) -> dict[int, str]:
     return places
 
 
-def written(patch: str) -> tuple[str, ...]:
+def added_text(patch: str) -> tuple[str, ...]:
     """The text that a repair adds, if it is in one place and was not there before; empty for a repair that writes in
     several places, or only deletes."""
     lines = [line for line in patch.splitlines() if line[:3] not in ("+++", "---")]

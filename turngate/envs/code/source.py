@@ -9,7 +9,7 @@ class TooDeep(Exception):
     """A text is nested more deeply than can be read here. Somewhere else it may run."""
 
 
-def parsed(text: str) -> ast.Module | None:
+def parse_module(text: str) -> ast.Module | None:
     """The syntax tree of a text; None if it is no module. Raises TooDeep.
 
     A line that names an encoding counts, as it does for the interpreter: after ``# coding: unicode_escape`` an apparent
@@ -26,6 +26,6 @@ def parsed(text: str) -> ast.Module | None:
 def parses(text: str) -> bool:
     """Whether a text is a module."""
     try:
-        return parsed(text) is not None
+        return parse_module(text) is not None
     except TooDeep:
         return False

@@ -16,7 +16,7 @@ from turngate.envs.cache import Cache
 from turngate.envs.sql.engine.compare import same_result
 from turngate.envs.sql.engine.database import DEADLINE_S, Database, QueryResult, Row
 from turngate.envs.sql.engine.gold_query import gold_rows
-from turngate.envs.sql.engine.looked_up import Wanted, looked_up, wanted
+from turngate.envs.sql.engine.looked_up import Wanted, looked_up, needed_lookups
 from turngate.envs.sql.engine.schema import Schema
 from turngate.envs.sql.engine.skeleton import normalised, skeleton
 from turngate.envs.sql.engine.text import clip, result_text, row_lines
@@ -276,7 +276,9 @@ class SqlEnv(ToolEnv):
     def _looked_up(self, sql: str, result: QueryResult) -> bool:
         if self._wanted is None:
             private, deadline_s = self.task.private, self._database.deadline_s
-            self._wanted = wanted(private["needs"], private["database"], key=private["key"], deadline_s=deadline_s)
+            self._wanted = needed_lookups(
+                private["needs"], private["database"], key=private["key"], deadline_s=deadline_s
+            )
         n_shown = 0 if result.error else len(row_lines(result, max_rows=self._max_rows, max_chars=self._max_chars))
         return looked_up(self._wanted, sql, result, n_shown, self._database)
 

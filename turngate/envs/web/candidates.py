@@ -18,7 +18,7 @@ _PLACE = re.compile(r"(\d{1,6})\s+(\d{1,6})")
 _REFERENCE = re.compile(r"e[1-9]\d*")
 
 
-def checked(most: int) -> int:
+def check_candidates(most: int) -> int:
     """The setting ``candidates``. Raises ConfigError for a number that is out of range."""
     if type(most) is not int or not 1 <= most <= MOST:
         raise ConfigError(f"candidates is {most!r}; it must be 1 (no such tool) to {MOST}")

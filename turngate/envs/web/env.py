@@ -17,7 +17,7 @@ import numpy as np
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError, fact
-from turngate.envs.web.candidates import candidates_of, checked, path_of, rank_of_hit
+from turngate.envs.web.candidates import candidates_of, check_candidates, path_of, rank_of_hit
 from turngate.envs.web.confident import CONFIDENT, click_facts, with_confidence
 from turngate.envs.web.engine.browser import Browser, hold, release
 from turngate.envs.web.engine.browser_session import BrowserSession
@@ -103,7 +103,7 @@ class WebEnv(ToolEnv):
         if max_chars < 200:
             raise ConfigError(f"max_chars is {max_chars}; it must be at least 200")
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
-        self._candidates = checked(candidates)
+        self._candidates = check_candidates(candidates)
         self._left_out = {"references": "places", "places": "references", "both": ""}[pointing]
         left_out = {"references": BY_PLACE, "places": BY_REFERENCE, "both": ()}[pointing]
         left_out = left_out if candidates > 1 else (*left_out, SEVERAL)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turngate.envs.web.engine.browser import Browser
-from turngate.envs.web.engine.listening import Heard, Listening, merged
+from turngate.envs.web.engine.listening import Heard, Listening, merge_actions
 from turngate.envs.web.engine.page_problems import BrowserLost, PageDied
 from turngate.envs.web.engine.settings import PageSettings
 from turngate.envs.web.engine.view import Element
@@ -78,7 +78,7 @@ class SiteRecorder:
     @property
     def heard(self) -> list[Heard]:
         """The actions, without those that the next one makes superfluous."""
-        return merged(self._listening.heard)
+        return merge_actions(self._listening.heard)
 
     def close(self) -> None:
         """End the browser. Safe to repeat."""

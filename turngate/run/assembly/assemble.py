@@ -17,7 +17,7 @@ from turngate.errors import ConfigError, UnknownName
 from turngate.examine.base import ExamineContext, Examiner
 from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
-from turngate.part_calls import handed, instance_of
+from turngate.part_calls import call_part, instance_of
 from turngate.run.assembly.auxiliary_setup import asks_start, auxiliary_of
 from turngate.run.assembly.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.assembly.guide_help import EnvironmentHelp
@@ -87,7 +87,7 @@ async def assembled(
             examining=examining,
             curriculum=curriculum,
             writer=writer,
-            guide=handed(
+            guide=call_part(
                 "guide", config.guide.open, GuardedHelp(help_, guard), take=instance_of(Guide), must="a Guide"
             ),
             guard=guard,

@@ -9,7 +9,7 @@ from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config.run_config import Config
 from turngate.envs.tasks import Relabels
 from turngate.examine.base import Likelihoods
-from turngate.part_calls import handed, instance_of
+from turngate.part_calls import call_part, instance_of
 from turngate.run.assembly.guide_help import EnvironmentHelp
 from turngate.run.assembly.learners import frozen_measuring
 from turngate.run.assembly.models import check_model
@@ -75,7 +75,7 @@ def auxiliary_of(
         tools=lambda task: [tool.schema for tool in environments.of(task).turn_spec.tools],
     )
     sources = {
-        part.type: handed(part.noun, part.open, means, take=instance_of(AuxiliarySource), must="an AuxiliarySource")
+        part.type: call_part(part.noun, part.open, means, take=instance_of(AuxiliarySource), must="an AuxiliarySource")
         for part in config.auxiliary
     }
     return AuxiliaryLosses(sources=sources, n_tokens=player.n_tokens)

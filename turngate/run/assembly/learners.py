@@ -15,7 +15,7 @@ from turngate.trainer.learner import TOLERANCES, Learner, Measuring
 def learner_of(config: Config, model: LanguageModel) -> Learner:
     """The learner that trains ``model`` in place, with a critic if the config has one."""
     critic = None if config.value is None else config.value.critic()
-    return learner_answers.opened(config.learner, model, sampling=config.policy.sampling, critic=critic)
+    return learner_answers.open_learner(config.learner, model, sampling=config.policy.sampling, critic=critic)
 
 
 def rounded_for(config: Config, model: LanguageModel) -> LanguageModel:
@@ -120,4 +120,4 @@ def reward_model_of(config: Config, model: LanguageModel) -> Learner:
     """A learner that trains ``model`` in place as an implicit reward model."""
     assert config.reward_model is not None
     lr = config.learner.lr * config.reward_model.lr_factor
-    return learner_answers.opened(config.learner, model, sampling=config.policy.sampling.whole, lr=lr)
+    return learner_answers.open_learner(config.learner, model, sampling=config.policy.sampling.whole, lr=lr)

@@ -128,7 +128,7 @@ def _model_of(name: str, run: RunFolder | None, step: int | None, own: Config) -
 def _at_checkpoint(run: RunFolder, step: int, own: Config, model: LanguageModel, sampling: Sampling) -> Learner:
     """A learner with the weights of a checkpoint."""
     critic = None if own.value is None else own.value.critic()
-    learner = learner_answers.opened(own.learner, model, sampling=sampling, critic=critic)
+    learner = learner_answers.open_learner(own.learner, model, sampling=sampling, critic=critic)
     Checkpoints(run.checkpoints).load(step, learner)
     return learner
 

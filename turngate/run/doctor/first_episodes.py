@@ -12,7 +12,7 @@ from turngate.run.assembly.models import load_model
 from turngate.run.environments import Environments
 from turngate.run.start.examples import tried_for_examples, with_examples
 from turngate.trainer.evaluation.evaluate import evaluate
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.types import Action, ScoredGroup, Trajectory, derive_seed
 
 
@@ -31,7 +31,7 @@ class FirstEpisodes:
     @property
     def n_solved(self) -> int:
         """How many of them solve their task."""
-        return sum(solved(score) for group in self.groups for score in group.scores)
+        return sum(is_solved(score) for group in self.groups for score in group.scores)
 
     def advice(self) -> Iterator[str]:
         """Advice, a line each."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from turngate.agents.branches import left, parent_of, root
+from turngate.agents.branches import parent_of, root, shared_parent
 from turngate.agents.given import given_again
 from turngate.agents.rollout import REASON_CHARS, World, Worlds
 from turngate.config.run_config import Config
@@ -128,7 +128,7 @@ def recorded_episodes(
             trajectory=one,
             task=tasks[group.task.id],
             seed=first_seed(one, known),
-            new_attempt=parent_of(one, known) is not None and left(one, known) is None,
+            new_attempt=parent_of(one, known) is not None and shared_parent(one, known) is None,
         )
         for group in groups
         for one in group.trajectories
@@ -148,7 +148,7 @@ def first_seed(one: Trajectory, known: Mapping[str, Trajectory]) -> int | None:
         return None
     if parent_of(one, known) is None:
         return root(parent, known).seed
-    return one.seed if left(one, known) is None else first_seed(parent, known)
+    return one.seed if shared_parent(one, known) is None else first_seed(parent, known)
 
 
 async def carried_out(world: World, episode: ReplayableEpisode, tool_format: str) -> Replayed:

@@ -15,7 +15,7 @@ from turngate.errors import ConfigError
 from turngate.run.environments import Environments
 from turngate.run.start.demonstrations import Demonstrations, of_oracles, read_demonstrations
 from turngate.tools.read import rewritten
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.types import Task, Trajectory, derive_seed
 
 _TRIED = 4  # how many times as many tasks as examples are asked for, where oracles do not solve all
@@ -92,4 +92,4 @@ async def _played(
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
     pairs = [pair for group in scored for pair in zip(group.trajectories, group.scores, strict=True)]
-    return [trajectory for trajectory, score in pairs if solved(score)]
+    return [trajectory for trajectory, score in pairs if is_solved(score)]

@@ -26,7 +26,7 @@ from turngate.store.folder import RunFolder
 from turngate.tools.read import rewritten
 from turngate.trainer.checks import learner_output as learner_answers
 from turngate.trainer.evaluation.validation_passes import write_passes
-from turngate.trainer.guidance.results import solved as is_solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.learner import Learner
 from turngate.trainer.loss import PolicyLoss

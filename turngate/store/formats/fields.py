@@ -145,7 +145,7 @@ class Fields:
         raise BadRecord(f"{self._name(key)} is {_kind(value)}, expected {expected}")
 
 
-def cleaned(value: Plain, *, texts: bool = True) -> tuple[Plain, int]:
+def clean_texts(value: Plain, *, texts: bool = True) -> tuple[Plain, int]:
     """A JSON value whose texts every file takes, and how many texts were changed for that.
 
     A lone surrogate becomes "?", a NUL U+FFFD; without ``texts`` they stay, and depth alone is checked. Raises

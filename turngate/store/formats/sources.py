@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from turngate.errors import DataError
 from turngate.store.formats import atif, inspect_logs, openai_chat, training_trace, trl, verifiers
-from turngate.store.formats.fields import BadRecord, Fields, Plain, cleaned
+from turngate.store.formats.fields import BadRecord, Fields, Plain, clean_texts
 from turngate.store.formats.read_episode import ReadEpisode
 
 MAX_LINE = 64 * 2**20
@@ -76,7 +76,7 @@ def _loaded(place: str, found: Plain, read: Callable[[Plain], list[ReadEpisode]]
         return Loaded(place=place, problem=str(found))
     try:
         # What turngate recorded is kept to the letter: its tokens say what these texts are.
-        value, n_changed = cleaned(found, texts=not atif.is_own(found))
+        value, n_changed = clean_texts(found, texts=not atif.is_own(found))
         return Loaded(place=place, episodes=tuple(read(value)), n_changed=n_changed)
     except (BadRecord, RecursionError) as error:
         return Loaded(place=place, problem=str(error) or "it is nested too deeply")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from turngate.part_calls import Unusable, handed, handed_later, metrics_of, number, shown
+from turngate.part_calls import Unusable, call_part, handed_later, metrics_of, number, shown
 from turngate.trainer.auxiliary.base import AuxiliaryRow, AuxiliaryRows, AuxiliarySource
 from turngate.trainer.auxiliary.preference import Contrast
 from turngate.types import Metrics, ScoredGroup
@@ -34,7 +34,7 @@ async def rows_of(
 
 def metrics_of_source(source: AuxiliarySource) -> Metrics:
     """``AuxiliarySource.metrics``. Raises PartError for metrics that are no numbers."""
-    return handed(AUXILIARY, source.metrics, take=metrics_of, must="a dictionary of numbers by name")
+    return call_part(AUXILIARY, source.metrics, take=metrics_of, must="a dictionary of numbers by name")
 
 
 def _rows(found: object, n_tokens: int | None) -> AuxiliaryRows | None:

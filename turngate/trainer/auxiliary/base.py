@@ -17,7 +17,7 @@ from turngate.examine.base import Likelihoods
 from turngate.parts import Part
 from turngate.trainer.auxiliary.preference import Contrast
 from turngate.trainer.guidance.base import Helpers, Need
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.types import (
     Action,
     BoolArray,
@@ -170,7 +170,7 @@ async def demonstrated(means: AuxiliaryContext, tasks: Sequence[Task], *, seed: 
     able = [task for task in tasks if known[task.id]]
     entries = [[PrefixTurns(turns=tuple(known[task.id][0]), guidance=ORACLE, whole=True)] for task in able]
     groups: Sequence[ScoredGroup] = await means.play(able, entries, seed=seed) if able else []
-    return [group.trajectories[0] for group in groups if solved(group.scores[0])]
+    return [group.trajectories[0] for group in groups if is_solved(group.scores[0])]
 
 
 def row_of(trajectory: Trajectory) -> AuxiliaryRow:

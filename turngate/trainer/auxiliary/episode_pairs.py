@@ -22,7 +22,7 @@ from turngate.trainer.auxiliary.base import (
 )
 from turngate.trainer.auxiliary.pairing import Bare, Pair, Rule, Span, Winners, bare, compared, pairs_of
 from turngate.trainer.auxiliary.preference import Contrast, Cpl, Kto, Prdp, Preference
-from turngate.trainer.guidance.results import solved, unguided
+from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.types import JSON, FloatArray, Metrics, ScoredGroup
 
 
@@ -300,7 +300,7 @@ def _singles(group: ScoredGroup) -> Iterator[tuple[Bare, bool]]:
     for one, score in zip(group.trajectories, group.scores, strict=True):
         side = bare(one) if score.usable and unguided(one) else None
         if side is not None:
-            kinds[solved(score)].append((side, solved(score)))
+            kinds[is_solved(score)].append((side, is_solved(score)))
     longest = max(map(len, kinds))
     return (kind[place] for place in range(longest) for kind in reversed(kinds) if place < len(kind))
 

@@ -21,7 +21,7 @@ from turngate.trainer.auxiliary.base import (
 )
 from turngate.trainer.batch.shared_turns import shared_columns
 from turngate.trainer.guidance.base import Need
-from turngate.trainer.guidance.results import solved, success_rate, unguided
+from turngate.trainer.guidance.results import is_solved, success_rate, unguided
 from turngate.types import Guidance, Metrics, ScoredGroup, Task, Trajectory, derive_seed
 
 LONGEST = 2.0  # a correction that has more than this times the tokens of the episode's median turn tells too much
@@ -131,7 +131,7 @@ class Corrections(AuxiliarySource):
 def first_failed(group: ScoredGroup) -> Trajectory | None:
     """The first episode of a group that failed without help; None if there is none."""
     pairs = zip(group.trajectories, group.scores, strict=True)
-    return next((t for t, s in pairs if s.usable and not solved(s) and unguided(t) and t.turns), None)
+    return next((t for t, s in pairs if s.usable and not is_solved(s) and unguided(t) and t.turns), None)
 
 
 def corrected(failed: Trajectory, shown: ScoredGroup, solutions: Sequence[Sequence[str]]) -> Intervention | None:
@@ -142,7 +142,7 @@ def corrected(failed: Trajectory, shown: ScoredGroup, solutions: Sequence[Sequen
     own = shared_columns([failed])["act_N"]
     agreed: dict[int, int] = {}
     for number, (trajectory, score) in enumerate(zip(shown.trajectories, shown.scores, strict=True)):
-        if solved(score):
+        if is_solved(score):
             theirs = shared_columns([trajectory])["act_N"]
             n = min(len(own), len(theirs))
             agreed[number] = next((turn for turn in range(n) if own[turn] != theirs[turn]), n)

@@ -17,7 +17,7 @@ from turngate.trainer.auxiliary.base import (
     own_tokens,
 )
 from turngate.trainer.batch.contexts import without_hint
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.types import ScoredGroup, Trajectory
 
 
@@ -77,7 +77,7 @@ class TeacherRows(AuxiliarySource):
 
     def _failed(self, groups: Sequence[ScoredGroup]) -> Iterator[Trajectory]:
         for group in groups:
-            spared = self._part.spare == "group" and any(map(solved, group.scores))
+            spared = self._part.spare == "group" and any(map(is_solved, group.scores))
             for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-                if score.usable and not solved(score) and not spared and trajectory.turns:
+                if score.usable and not is_solved(score) and not spared and trajectory.turns:
                     yield trajectory

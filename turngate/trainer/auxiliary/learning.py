@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from turngate.part_calls import handed, ignored
+from turngate.part_calls import call_part, ignored
 from turngate.trainer.auxiliary.answers import AUXILIARY, metrics_of_source, rows_of
 from turngate.trainer.auxiliary.base import AuxiliaryRows, AuxiliarySource
 from turngate.trainer.batch.pack import split
@@ -63,7 +63,7 @@ class AuxiliaryLosses:
     def conclude(self) -> None:
         """Raise RunError, at the end of a run, if one of them never found a row to learn."""
         for source in self.sources.values():
-            handed(AUXILIARY, source.conclude, take=ignored, must="")
+            call_part(AUXILIARY, source.conclude, take=ignored, must="")
 
 
 def packed_auxiliary(kind: str, auxiliary: AuxiliaryRows) -> AuxiliaryBatch:

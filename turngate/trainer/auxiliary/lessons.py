@@ -16,7 +16,7 @@ from turngate.trainer.auxiliary.base import (
     WeightedAuxiliaryPart,
 )
 from turngate.trainer.guidance.meta_experience import LESSON
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.trainer.guidance.transcripts import begun
 from turngate.types import ScoredGroup
 
@@ -63,6 +63,6 @@ def validated(groups: Sequence[ScoredGroup]) -> Iterator[tuple[str, str]]:
         found = {
             one.guidance.text: begun(one)
             for one, score in zip(group.trajectories, group.scores, strict=True)
-            if one.guidance is not None and one.guidance.kind == LESSON and solved(score)
+            if one.guidance is not None and one.guidance.kind == LESSON and is_solved(score)
         }
         yield from ((shown, lesson) for lesson, shown in found.items())

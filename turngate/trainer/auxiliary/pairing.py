@@ -15,7 +15,7 @@ import numpy as np
 
 from turngate.trainer.auxiliary.base import own_tokens
 from turngate.trainer.batch.contexts import without_hint
-from turngate.trainer.guidance.results import solved, unguided
+from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Trajectory
 
 Rule: TypeAlias = Literal["outcome", "score", "branch"]
@@ -70,8 +70,8 @@ _Scored: TypeAlias = tuple[Trajectory, Score]
 
 
 def _outcomes(scored: Sequence[_Scored], winners: Winners) -> Iterator[tuple[_Scored, _Scored]]:
-    wins = [one for one in scored if solved(one[1]) and _wins(one[0], winners)]
-    return crossed(wins, [one for one in scored if not solved(one[1]) and unguided(one[0])])
+    wins = [one for one in scored if is_solved(one[1]) and _wins(one[0], winners)]
+    return crossed(wins, [one for one in scored if not is_solved(one[1]) and unguided(one[0])])
 
 
 def _all_twos(scored: Sequence[_Scored]) -> Iterator[tuple[_Scored, _Scored]]:

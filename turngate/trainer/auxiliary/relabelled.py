@@ -19,7 +19,7 @@ from turngate.trainer.auxiliary.base import (
     row_of,
 )
 from turngate.trainer.guidance.base import Need
-from turngate.trainer.guidance.results import solved, unguided
+from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.types import Metrics, ScoredGroup, Task, Trajectory, derive_seed
 
 
@@ -64,7 +64,7 @@ class RelabelledEpisodes(AuxiliarySource):
         seed = derive_seed(self.means.seed, "relabel", step)
         played = await self.means.play([task for task, _ in pairs], entries, seed=seed) if pairs else []
         return AuxiliaryRows(
-            rows=[row_of(group.trajectories[0]) for group in played if solved(group.scores[0])],
+            rows=[row_of(group.trajectories[0]) for group in played if is_solved(group.scores[0])],
             weight=self.part.weight,
         )
 
@@ -75,7 +75,7 @@ class RelabelledEpisodes(AuxiliarySource):
     def _achieved(self, group: ScoredGroup) -> list[tuple[Task, Trajectory]]:
         found = []
         for one, score in zip(group.trajectories, group.scores, strict=True):
-            if not score.usable or solved(score) or not unguided(one) or not one.turns:
+            if not score.usable or is_solved(score) or not unguided(one) or not one.turns:
                 continue
             task = self.means.achieved(group.task, [turn.action for turn in one.turns])
             if task is not None and any(turn.action.thought for turn in one.turns):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from turngate.agents.branches import left
+from turngate.agents.branches import shared_parent
 from turngate.trainer.credit.cohorts import Int64Array, validate
 from turngate.trainer.credit.tree import Merge, grow
 from turngate.types import Action, BoolArray, Trajectory, Turn, TurnTable, derive_seed
@@ -46,8 +46,10 @@ def regrafted(trajectories: Sequence[Trajectory], stays_B: BoolArray) -> tuple[T
     kept = {one.id: one for one in trajectories}
     for gone in (one for one, stays in zip(trajectories, stays_B, strict=True) if not stays):
         gone = kept[gone.id]  # it may have replaced an earlier one
-        branches = [(one, one.parent[1]) for one in kept.values() if one.parent is not None and left(one, kept) is gone]
-        above = left(gone, kept)
+        branches = [
+            (one, one.parent[1]) for one in kept.values() if one.parent is not None and shared_parent(one, kept) is gone
+        ]
+        above = shared_parent(gone, kept)
         del kept[gone.id]
         if not branches:
             continue

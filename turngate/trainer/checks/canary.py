@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from turngate.agents.policies.answers import completed
+from turngate.agents.policies.answers import complete
 from turngate.agents.rollout import Player
 from turngate.errors import MismatchError, RunError
 from turngate.trainer.batch.contexts import Origin
@@ -190,7 +190,7 @@ async def _speak(player: Player, so_far: Trajectory, recorded: Turn) -> Turn:
     """The turn that the sampler makes now of the recorded observation, after the turns of ``so_far``."""
     text, number, chat = recorded.observation.text, len(so_far.turns), player.chat
     context = chat.follow_up(text, so_far.turns[-1].completion.ended_by) if number else chat.opening(text)
-    completion = await completed(
+    completion = await complete(
         player.policy,
         Request(
             episode=so_far.id,

@@ -16,7 +16,7 @@ import numpy as np
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import PartError
-from turngate.part_calls import Unusable, answering, handed, ignored, metrics_of, number, ships, shown
+from turngate.part_calls import Unusable, answering, call_part, ignored, metrics_of, number, ships, shown
 from turngate.trainer.learner import NOTHING, Learner, LearnerPart, Measured, Measuring
 from turngate.trainer.loss.tokens import Loss
 from turngate.types import Batch, BoolArray, FloatArray, Metrics, Sampling
@@ -29,16 +29,16 @@ _METRICS = "a dictionary of numbers by name"
 
 
 @contextmanager
-def started(part: LearnerPart, *, jobs: int = 1) -> Iterator[bool]:
+def start_learner(part: LearnerPart, *, jobs: int = 1) -> Iterator[bool]:
     """``LearnerPart.started``.
 
     A learner cannot hide an error of the run. An error that it raises at the end of the run is its own: it ends a run
     that had succeeded, and becomes a note to the error of a run that had failed.
     """
     start: Callable[[], object] = partial(part.started, jobs=jobs)
-    manager = handed(NOUN, start, take=answering("__enter__", "__exit__"), must="a context manager", of=part.started)
-    works = handed(NOUN, manager.__enter__, take=bool, must="true or false", of=part.started)
-    leave = partial(handed, NOUN, manager.__exit__, take=ignored, must="", of=part.started)
+    manager = call_part(NOUN, start, take=answering("__enter__", "__exit__"), must="a context manager", of=part.started)
+    works = call_part(NOUN, manager.__enter__, take=bool, must="true or false", of=part.started)
+    leave = partial(call_part, NOUN, manager.__exit__, take=ignored, must="", of=part.started)
     try:
         yield works
     except BaseException as error:
@@ -50,7 +50,7 @@ def started(part: LearnerPart, *, jobs: int = 1) -> Iterator[bool]:
     leave(None, None, None)
 
 
-def opened(part: LearnerPart, model: LanguageModel, **settings: object) -> Learner:
+def open_learner(part: LearnerPart, model: LanguageModel, **settings: object) -> Learner:
     """``LearnerPart.open``."""
     return cast("Learner", _made(part, part.open, model, has=_LEARNS, **settings))
 
@@ -74,7 +74,7 @@ def measuring_start(part: LearnerPart, learner: Learner, model: LanguageModel, *
 def write_adapter(part: LearnerPart, learner: Learner, folder: Path, *, base: str) -> None:
     """``LearnerPart.write_adapter``."""
     write = partial(part.write_adapter, base=base)
-    handed(NOUN, write, learner, folder, take=ignored, must="", of=part.write_adapter)
+    call_part(NOUN, write, learner, folder, take=ignored, must="", of=part.write_adapter)
 
 
 def _made(
@@ -82,7 +82,7 @@ def _made(
 ) -> object:
     """What ``method`` of a part returns, which has these methods; that of a user's part has its answers read."""
     must = "a Learner" if has is _LEARNS else f"an object with {' and '.join(has)}"
-    made = handed(NOUN, partial(method, **settings), *arguments, take=answering(*has), must=must, of=method)
+    made = call_part(NOUN, partial(method, **settings), *arguments, take=answering(*has), must=must, of=method)
     return made if ships(part) or isinstance(made, ReadLearner) else ReadLearner(made)
 
 
@@ -134,7 +134,7 @@ class ReadLearner:
 
     def _asked(self, name: str, *arguments: object, take: Callable[[Any], T], must: str, **settings: object) -> T:
         method = getattr(self._learner, name)
-        return handed(NOUN, partial(method, **settings), *arguments, take=take, must=must, of=method)
+        return call_part(NOUN, partial(method, **settings), *arguments, take=take, must=must, of=method)
 
 
 def _numbers(found: object, *, n: int) -> FloatArray:

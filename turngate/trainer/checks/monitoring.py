@@ -89,7 +89,7 @@ class Watch:
     ) -> tuple[StepFacts | None, dict[str, Check]]:
         """Remember a step and run the monitors; those that look at trends are left out for a step without facts."""
         found = {monitor.name: monitor.look(scored) for monitor in BATCH_MONITORS}
-        facts = measure(step, scored, learned(metrics))
+        facts = measure(step, scored, learning_numbers(metrics))
         if facts is not None:
             (self._start if len(self._start) < START else self._recent).append(facts)
             trend = [*self._start, *self._recent]
@@ -126,7 +126,7 @@ def credit_by_turns(table: TurnTable, credit_N: FloatArray) -> Metrics:
     return {} if r is None else {CREDIT_TURNS: r}
 
 
-def learned(metrics: Mapping[str, float]) -> Learned:
+def learning_numbers(metrics: Mapping[str, float]) -> Learned:
     """The numbers that the monitors read from the metrics of credit and learner."""
     kl = (_known(metrics, name) for name in KL_METRICS)
     weight, square = _known(metrics, "offpolicy/weight"), _known(metrics, "offpolicy/weight_square")

@@ -65,7 +65,7 @@ def cohorts(table: TurnTable) -> IntArray:
     return table.cohort_B[table.traj_N]
 
 
-def alone(table: TurnTable) -> BoolArray:
+def without_siblings(table: TurnTable) -> BoolArray:
     """The turns of trajectories without a sibling: bool[N]."""
     alone_B = np.bincount(table.cohort_B)[table.cohort_B] < 2
     return alone_B[table.traj_N]

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, outcomes, z_of
+from turngate.trainer.credit.baselines import as_credit, cohorts, non_negative, outcomes, without_siblings, z_of
 from turngate.trainer.credit.cohorts import Float64Array, check_scale, validate
 from turngate.trainer.credit.pay_sources import scores, tokens
 from turngate.trainer.credit.settings import Ddof, Eps, Outcome
@@ -57,7 +57,7 @@ def capo(
     validate(table)
     reward_N = flagged_rewards(table, outcomes(table, outcome, "capo"), w_outcome, w_process)
     tokens_N = tokens(table, "capo")
-    z_N = z_of(reward_N, ~alone(table), cohorts(table), eps=eps, ddof=ddof, weight_N=tokens_N)
+    z_N = z_of(reward_N, ~without_siblings(table), cohorts(table), eps=eps, ddof=ddof, weight_N=tokens_N)
     return as_credit(z_N)
 
 

@@ -48,7 +48,7 @@ def validate(table: TurnTable) -> None:
         raise ShapeError(f"outcome_B is {table.outcome_B[bad]} for trajectory {bad}; outcomes must be finite")
 
 
-def measured(table: TurnTable, name: str, method: str) -> npt.NDArray[Any]:
+def measured_column(table: TurnTable, name: str, method: str) -> npt.NDArray[Any]:
     """The column ``name`` of ``table.measured``. Raises ShapeError, naming ``method``, if it is missing."""
     if name not in table.measured:
         raise ShapeError(f"{method} needs column '{name}', but the table has only {sorted(table.measured)}")

@@ -6,7 +6,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, one_of, z_beyond_siblings
+from turngate.trainer.credit.baselines import (
+    as_credit,
+    cohorts,
+    non_negative,
+    one_of,
+    without_siblings,
+    z_beyond_siblings,
+)
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
 from turngate.trainer.credit.pay_sources import column, last_turns
 from turngate.trainer.credit.settings import Eps
@@ -73,7 +80,7 @@ def empg(
     one_of("empg", "scope", scope, ("batch", "cohort"))
     validate(table)
     name = "entropy_N" if "entropy_N" in table.measured else "surprisal_N"
-    entropy_N = np.where(alone(table), np.nan, column(table, name, "empg", missing=True))
+    entropy_N = np.where(without_siblings(table), np.nan, column(table, name, "empg", missing=True))
     advantage_N = z_beyond_siblings(table.total_B, table, eps=eps)
     pool_N = cohorts(table) if scope == "cohort" else np.zeros(table.n_turns, np.int32)
     modulated_N = modulate(advantage_N, entropy_N, pool_N, last_turns(table), k=k, k_next=k_next, zeta=zeta)

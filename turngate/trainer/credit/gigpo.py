@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, measured, validate
+from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, measured_column, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.trainer.credit.siblings import sibling_turns, siblings
@@ -115,7 +115,7 @@ def gigpo_terms(
 
 def step_groups(table: TurnTable, anchors: Literal["exact", "similar"] = "exact") -> tuple[Int64Array, Int64Array]:
     """Turns with a known state, and for each the dense number of its (cohort, state): two int64[M]."""
-    state_N = table.state_N if anchors == "exact" else measured(table, "similar_N", "gigpo")
+    state_N = table.state_N if anchors == "exact" else measured_column(table, "similar_N", "gigpo")
     known = np.flatnonzero(state_N >= 0)
     state_M, cohort_M = state_N[known], table.cohort_B[table.traj_N[known]]
     order = np.lexsort((state_M, cohort_M))

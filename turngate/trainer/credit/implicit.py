@@ -12,12 +12,12 @@ from pydantic import Field
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.baselines import (
-    alone,
     as_credit,
     beyond_siblings,
     cohorts,
     non_negative,
     rate_baseline,
+    without_siblings,
     z_beyond_siblings,
 )
 from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, validate
@@ -87,7 +87,7 @@ def istar(
     non_negative("istar", alpha=alpha, beta=beta, eps=eps)
     validate(table)
     reward_N = beta * column(table, "logratio_N", "istar", missing=True)
-    keep_N = ~np.isnan(reward_N) & ~alone(table)
+    keep_N = ~np.isnan(reward_N) & ~without_siblings(table)
     steps = group(reward_N[keep_N], cohorts(table)[keep_N])
     advantage_N = z_beyond_siblings(table.total_B, table, eps=eps, std=std)
     advantage_N[keep_N] += alpha * (steps.z_M(eps=eps) if std else steps.centred_M)

@@ -7,7 +7,7 @@ need both. ``split_sources`` separates them so that together they are everything
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, measured
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, measured_column
 from turngate.types import BoolArray, TurnTable
 
 PAID = "paid/"
@@ -19,7 +19,7 @@ def column(table: TurnTable, name: str, method: str, *, missing: bool = False) -
 
     Call it after ``validate``. Raises ShapeError, naming ``method``, if it is missing, or for a bad entry.
     """
-    values = np.asarray(measured(table, name, method), np.float64)
+    values = np.asarray(measured_column(table, name, method), np.float64)
     good = ~np.isinf(values) if missing else np.isfinite(values)
     if not good.all():
         bad = int(np.flatnonzero(~good)[0])
@@ -58,7 +58,7 @@ def turn_of_tokens(table: TurnTable, method: str) -> Int64Array:
 
     Raises ShapeError if it is missing, if there are no tokens, and for rows that decrease or lie outside the table.
     """
-    turn_S = np.asarray(measured(table, "turn_S", method), np.int64)
+    turn_S = np.asarray(measured_column(table, "turn_S", method), np.int64)
     if not len(turn_S):
         raise ShapeError(f"{method} needs policy tokens, and this batch has none")
     if turn_S[0] < 0 or turn_S[-1] >= table.n_turns or (np.diff(turn_S) < 0).any():

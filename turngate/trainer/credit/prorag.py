@@ -6,12 +6,12 @@ import numpy as np
 from pydantic import Field
 
 from turngate.trainer.credit.baselines import (
-    alone,
     as_credit,
     cohorts,
     non_negative,
     one_of,
     outcomes,
+    without_siblings,
     z_beyond_siblings,
 )
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
@@ -66,7 +66,7 @@ def prorag(
     outcome_N = z_beyond_siblings(outcomes(table, outcome, "prorag"), table, eps=eps)
     scored_N = verdicts(table)
     score_N = np.where(scored_N, table.process_N.astype(np.float64), 0.0)
-    keep_N = (tokens_N > 0) & ~alone(table) & (scored_N | (unscored == "zero"))
+    keep_N = (tokens_N > 0) & ~without_siblings(table) & (scored_N | (unscored == "zero"))
     process_N = np.zeros(table.n_turns)
     process_N[keep_N] = _z_by_tokens(score_N[keep_N], tokens_N[keep_N], cohorts(table)[keep_N])
     return as_credit(outcome_N + beta * process_N)

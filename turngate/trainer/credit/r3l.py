@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.rewards.columns import ZERO_RANGE
-from turngate.trainer.credit.baselines import alone, as_credit, non_negative
+from turngate.trainer.credit.baselines import as_credit, non_negative, without_siblings
 from turngate.trainer.credit.cohorts import group, validate
 from turngate.trainer.credit.tree import branches
 from turngate.types import BoolArray, FloatArray, TurnTable
@@ -49,7 +49,7 @@ def r3l(table: TurnTable, *, success: Success = 1.0, amplify: Amplify = 3.0) -> 
     centred_B = group(table.total_B, table.cohort_B).centred_M
     score_B = np.where(centred_B > 0, amplify * centred_B, centred_B)
     score_B[table.total_B >= success - ZERO_RANGE] = 1.0
-    return as_credit(np.where(after_pivot(table) & ~alone(table), score_B[table.traj_N], 0.0))
+    return as_credit(np.where(after_pivot(table) & ~without_siblings(table), score_B[table.traj_N], 0.0))
 
 
 def after_pivot(table: TurnTable) -> BoolArray:

@@ -8,13 +8,13 @@ from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.baselines import (
-    alone,
     as_credit,
     cohorts,
     non_negative,
     one_of,
     outcomes,
     unit_interval,
+    without_siblings,
     z_beyond_siblings,
     z_of,
 )
@@ -109,7 +109,7 @@ def rlvmr(
     tag_N = tags(table)
     reward_N = scores(table) if rewards == "verdicts" else tag_rewards(table, tag_N, threshold, malformed)
     pool_N = np.minimum(tag_N, int(Tag.NONE)) + len(Tag) * cohorts(table)
-    step_N = z_of(reward_N, ~np.isnan(reward_N) & ~alone(table), pool_N, eps=eps, ddof=ddof)
+    step_N = z_of(reward_N, ~np.isnan(reward_N) & ~without_siblings(table), pool_N, eps=eps, ddof=ddof)
     outcome_N = z_beyond_siblings(outcomes(table, outcome, "rlvmr"), table, eps=eps, ddof=ddof)
     return as_credit(outcome_N + alpha * step_N if form == "code" else alpha * outcome_N + (1 - alpha) * step_N)
 

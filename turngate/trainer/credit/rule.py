@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from turngate.errors import ConfigError, PartError, ShapeError
-from turngate.part_calls import Unusable, taken
+from turngate.part_calls import Unusable, check_result
 from turngate.parts import Part
 from turngate.problems import one_line
 from turngate.trainer.credit import CREDIT_TERMS, CREDITS, TOKEN_CREDITS, VALUE_TARGETS
@@ -55,7 +55,7 @@ class CreditRule(Part):
             return numbers
 
         must = f"one number for each of the {n_turns} turns of the table, float32[N], or a TokenCredit"
-        return taken(self.noun, self.__call__, credit, take=read, must=must)
+        return check_result(self.noun, self.__call__, credit, take=read, must=must)
 
     @property
     def alone(self) -> bool:

@@ -5,7 +5,15 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, outcomes, z_beyond_siblings, z_of
+from turngate.trainer.credit.baselines import (
+    as_credit,
+    cohorts,
+    non_negative,
+    outcomes,
+    without_siblings,
+    z_beyond_siblings,
+    z_of,
+)
 from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.pay_sources import verdicts
 from turngate.trainer.credit.settings import Eps, Outcome, Std
@@ -71,5 +79,5 @@ def sag(
     outcome_B = outcomes(table, outcome, "sag")
     outcome_N = z_beyond_siblings(outcome_B, table, eps=eps, std=std)
     process_N = table.process_N.astype(np.float64)
-    process_N = z_of(process_N, verdicts(table) & ~alone(table), cohorts(table), eps=eps, min_std=min_std)
+    process_N = z_of(process_N, verdicts(table) & ~without_siblings(table), cohorts(table), eps=eps, min_std=min_std)
     return as_credit(outcome_N + weight * np.clip(process_N, -clip, clip))

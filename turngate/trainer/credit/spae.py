@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from turngate.trainer.credit.baselines import alone, as_credit, non_negative, outcomes, z_beyond_siblings
+from turngate.trainer.credit.baselines import as_credit, non_negative, outcomes, without_siblings, z_beyond_siblings
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.progress import rises_after
@@ -61,7 +61,7 @@ def spae(
     before_N = preceding(last_known(potential_N, table.traj_N), table.traj_N, unknown_B)
     step_N = rise_N - saturation * (before_N > saturated)
     outcome_N = z_beyond_siblings(outcomes(table, outcome, "spae"), table, eps=eps)
-    return as_credit(np.where(alone(table), 0.0, outcome_N + weight * step_N))
+    return as_credit(np.where(without_siblings(table), 0.0, outcome_N + weight * step_N))
 
 
 def potential(accuracy_N: Float64Array, confidence_N: Float64Array) -> Float64Array:

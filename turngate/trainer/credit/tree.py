@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, measured
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, measured_column
 from turngate.types import BoolArray, TurnTable
 
 Merge: TypeAlias = Literal["recorded", "action_observation", "tokens"]
@@ -127,7 +127,7 @@ def branches(table: TurnTable, method: str) -> tuple[Int64Array, Int64Array]:
 
 
 def _whole(table: TurnTable, name: str, method: str) -> Int64Array:
-    values_B = measured(table, name, method)
+    values_B = measured_column(table, name, method)
     if not np.issubdtype(values_B.dtype, np.integer):
         raise ShapeError(f"{method}: {name} has dtype {values_B.dtype}; it must hold whole numbers")
     return values_B.astype(np.int64)

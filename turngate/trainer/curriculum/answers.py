@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from turngate.errors import UserError
-from turngate.part_calls import Unusable, answering, handed, ignored, metrics_of, shown
+from turngate.part_calls import Unusable, answering, call_part, ignored, metrics_of, shown
 from turngate.trainer.curriculum.base import Curriculum, CurriculumPart, Supply
 from turngate.types import Metrics, ScoredGroup, Task
 
@@ -20,7 +20,7 @@ def opened_curriculum(part: CurriculumPart, supply: Supply, *, find: Callable[[s
     Raises PartError for an object without the methods of a ``Curriculum``, and what ``open`` raises on purpose.
     """
     must = f"a Curriculum, with {', '.join(_METHODS)}"
-    own = handed(CURRICULUM, part.open, supply, take=answering(*_METHODS), must=must)
+    own = call_part(CURRICULUM, part.open, supply, take=answering(*_METHODS), must=must)
     return _ReadCurriculum(own, find)
 
 
@@ -40,23 +40,23 @@ class _ReadCurriculum:
                 return tasks
             raise Unusable("there are none")
 
-        return handed(CURRICULUM, self._own.pick, step, take=read, must="different tasks of the run, at least one")
+        return call_part(CURRICULUM, self._own.pick, step, take=read, must="different tasks of the run, at least one")
 
     def more(self, n: int) -> list[Task]:
         must = "tasks of the run that the step does not have yet"
-        return handed(CURRICULUM, self._own.more, n, take=self._new, must=must)
+        return call_part(CURRICULUM, self._own.more, n, take=self._new, must=must)
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        handed(CURRICULUM, self._own.observe, groups, take=ignored, must="")
+        call_part(CURRICULUM, self._own.observe, groups, take=ignored, must="")
 
     def metrics(self) -> Metrics:
-        return handed(CURRICULUM, self._own.metrics, take=metrics_of, must="a dictionary of numbers by name")
+        return call_part(CURRICULUM, self._own.metrics, take=metrics_of, must="a dictionary of numbers by name")
 
     def save(self, path: Path) -> None:
-        handed(CURRICULUM, self._own.save, path, take=ignored, must="")
+        call_part(CURRICULUM, self._own.save, path, take=ignored, must="")
 
     def load(self, path: Path) -> None:
-        handed(CURRICULUM, self._own.load, path, take=ignored, must="")
+        call_part(CURRICULUM, self._own.load, path, take=ignored, must="")
 
     def _new(self, found: Iterable[object]) -> list[Task]:
         """Tasks that the step does not have yet, and that the run knows."""

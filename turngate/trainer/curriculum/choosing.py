@@ -11,7 +11,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from turngate.part_calls import Unusable, handed
+from turngate.part_calls import Unusable, call_part
 from turngate.trainer.curriculum.base import CurriculumPart, Numbers, Places, Supply, TaskPool
 from turngate.trainer.curriculum.pass_rates import (
     PassRates,
@@ -38,7 +38,7 @@ class PoolPart(CurriculumPart):
     """Age at which a result counts half, in passes over the pool: after so many steps the policy is another."""
 
 
-def drawn(log_weight: Numbers, n: int, rng: np.random.Generator) -> Places:
+def draw_places(log_weight: Numbers, n: int, rng: np.random.Generator) -> Places:
     """``n`` different places, drawn one after the other, each in proportion to ``exp(log_weight)`` of those left.
 
     The n largest of ``log w + g`` with Gumbel noise g (https://arxiv.org/abs/1903.06059), so weights may be as small as
@@ -117,7 +117,7 @@ class PoolCurriculum(ABC):
             return [int(place) for place in places]
 
         must = f"at most {n} of the places that it is given, int[P], each once"
-        return handed("curriculum", self.choose, free_P, n, rng, take=read, must=must)
+        return call_part("curriculum", self.choose, free_P, n, rng, take=read, must=must)
 
     # --- the protocol of a curriculum ---------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Learnability(PoolCurriculum):
         """Some of the free places, by learnability."""
         weight = learnability(self.rates.means(self.step)[free_P]) + LEAST_WEIGHT
         chance = (1 - self._uniform) * weight / weight.sum() + self._uniform / max(1, len(free_P))
-        return free_P[drawn(np.log(chance), n, rng)]
+        return free_P[draw_places(np.log(chance), n, rng)]
 
 
 class BandPart(PoolPart):

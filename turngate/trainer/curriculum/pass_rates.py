@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sized
 
 import numpy as np
 
-from turngate.agents.branches import left
+from turngate.agents.branches import shared_parent
 from turngate.errors import StoreError
 from turngate.trainer.curriculum.base import Numbers
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.types import JSON, Score, ScoredGroup, Source, Trajectory
 
 
@@ -54,7 +54,7 @@ def unaided(groups: Iterable[ScoredGroup]) -> dict[str, list[Score]]:
 
 def successes(scores: Iterable[Score]) -> int:
     """How many of the episodes succeeded: a partial outcome is no success."""
-    return sum(map(solved, scores))
+    return sum(map(is_solved, scores))
 
 
 class PassRates:
@@ -115,5 +115,5 @@ def restored(found: JSON, like: Sized) -> Numbers:
 def _alone(trajectory: Trajectory, known: Mapping[str, Trajectory]) -> bool:
     helped = trajectory.guidance is not None or any(turn.guidance is not None for turn in trajectory.turns)
     forced = any((turn.source == Source.GUIDE).any() for turn in trajectory.turns)
-    begun = trajectory.parent is None or (trajectory.parent[1] == 0 and left(trajectory, known) is not None)
+    begun = trajectory.parent is None or (trajectory.parent[1] == 0 and shared_parent(trajectory, known) is not None)
     return begun and not helped and not forced

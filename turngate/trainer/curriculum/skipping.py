@@ -11,7 +11,7 @@ from pydantic import Field
 from turngate.trainer.curriculum.base import Numbers, Places, Supply
 from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart
 from turngate.trainer.curriculum.pass_rates import restored
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.types import JSON, Metrics, Score, derive_seed
 
 EASY, HARD = 0.98, 0.11
@@ -109,7 +109,7 @@ class Greso(PoolCurriculum):
         super().learn(results)
         counts = dict.fromkeys(self._base, 0)
         for place, scores in results.items():
-            kind = ended_alike([1.0 if solved(score) else score.outcome or 0.0 for score in scores])
+            kind = ended_alike([1.0 if is_solved(score) else score.outcome or 0.0 for score in scores])
             self._streak_P[place] = self._streak_P[place] + 1 if kind else 0
             self._easy_P[place] = kind == "easy"
             if kind:

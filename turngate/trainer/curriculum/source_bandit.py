@@ -12,7 +12,7 @@ from pydantic import Field
 
 from turngate.errors import ConfigError, StoreError
 from turngate.trainer.curriculum.base import Numbers, Places, Supply
-from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart, drawn
+from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart, draw_places
 from turngate.trainer.curriculum.pass_rates import restored
 from turngate.types import JSON, Metrics, Score, Task, derive_seed
 
@@ -118,7 +118,7 @@ class Dump(PoolCurriculum):
         each_D = np.bincount(source_P, minlength=len(self.sources))
         with np.errstate(divide="ignore"):
             log_D = np.log(self.weights()) - np.log(each_D)
-        return free_P[drawn(log_D[source_P], n, rng)]
+        return free_P[draw_places(log_D[source_P], n, rng)]
 
     def learn(self, results: Mapping[int, Sequence[Score]]) -> None:
         """Keep the absolute advantage of every episode with its source too."""

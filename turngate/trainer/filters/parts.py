@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from turngate.errors import ConfigError
-from turngate.part_calls import Unusable, handed
+from turngate.part_calls import Unusable, call_part
 from turngate.parts import Part
 from turngate.trainer.batch.shared_turns import regrafted
 from turngate.trainer.filters.sibling_rules import balanced, dcpo, prof, successes, without_copies, without_void
@@ -149,7 +149,7 @@ def keep(
     for reason, passes in stages:
         chooses = passes
         if isinstance(passes, FilterPart):
-            chooses = handed(FILTER, passes.survey, kept, take=_filter, must="a filter, a function of a ScoredGroup")
+            chooses = call_part(FILTER, passes.survey, kept, take=_filter, must="a filter, a function of a ScoredGroup")
         answers = [_answer(chooses, group) for group in kept]
         drops[f"drop/{reason}_trajectories"] += float(sum((~stays_B).sum() for stays_B in answers))
         drops[f"drop/{reason}_groups"] += sum(not stays_B.any() for stays_B in answers)
@@ -212,7 +212,7 @@ def _answer(passes: Filter, group: ScoredGroup) -> BoolArray:
         return np.broadcast_to(answer, (n,))
 
     method = passes.__call__ if isinstance(passes, FilterPart) else passes
-    return handed(FILTER, method, group, take=read, must=f"a bool, or bool[{n}] with one entry per trajectory")
+    return call_part(FILTER, method, group, take=read, must=f"a bool, or bool[{n}] with one entry per trajectory")
 
 
 def _filter(found: Filter) -> Filter:

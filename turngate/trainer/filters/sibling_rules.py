@@ -17,7 +17,7 @@ from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
 from turngate.trainer.batch.shared_turns import shared_columns
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.types import (
     SUCCESS_SLACK,
     BoolArray,
@@ -150,7 +150,7 @@ def successes(group: ScoredGroup, *, most: PerTask = 4, distinct: Distinct = Tru
     for row, (trajectory, score) in enumerate(zip(group.trajectories, group.scores, strict=True)):
         acts = tuple(shared_columns([trajectory])["act_N"].tolist())
         open_ = all(event.factor for event in score.ledger if event.kind == "outcome")
-        if solved(score) and open_ and stays_B.sum() < most and not (distinct and acts in seen):
+        if is_solved(score) and open_ and stays_B.sum() < most and not (distinct and acts in seen):
             stays_B[row] = True
             seen.add(acts)
     return stays_B
@@ -166,7 +166,7 @@ def balanced(group: ScoredGroup, *, low: float | None = None, high: float | None
     around 1/2. ⚠ Its thresholds are swept; these are ours. Known weakness: it starves while nearly every task fails.
     """
     cohort_B = _cohorts(group.trajectories)
-    won_B = np.array([solved(score) for score in group.scores], np.float64)
+    won_B = np.array([is_solved(score) for score in group.scores], np.float64)
     n_C = np.bincount(cohort_B)
     edge_C = np.where(n_C >= 8, 0.2, 1 / n_C)
     rate_C = np.bincount(cohort_B, won_B) / n_C
@@ -252,7 +252,7 @@ def _outcome(group: ScoredGroup, row: int) -> float:
 
 def _succeeded(group: ScoredGroup, row: int, threshold: float | None) -> bool:
     outcome = _outcome(group, row)
-    return solved(group.scores[row]) if threshold is None else outcome >= threshold - SUCCESS_SLACK
+    return is_solved(group.scores[row]) if threshold is None else outcome >= threshold - SUCCESS_SLACK
 
 
 def _verdicts(score: Score, components: Sequence[str]) -> list[float]:

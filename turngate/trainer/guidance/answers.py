@@ -8,7 +8,7 @@ from functools import partial
 
 from turngate.agents.handoff import Handoff
 from turngate.agents.prefix_turns import Entry, PrefixTurns
-from turngate.part_calls import Unusable, handed, ignored, instance_of, metrics_of, shown, text, whole
+from turngate.part_calls import Unusable, call_part, ignored, instance_of, metrics_of, shown, text, whole
 from turngate.trainer.guidance.base import Guide
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import Action, Guidance, Metrics, ScoredGroup, Task
@@ -19,25 +19,27 @@ _PLAN = "a Plan, Plan(entries=[…]), with a Guidance, a PrefixTurns, a Handoff 
 
 def first_wave(guide: Guide, task: Task, group_size: int) -> Plan:
     """``Guide.plan``. Raises PartError for what cannot be played."""
-    return handed(GUIDE, guide.plan, task, group_size, take=_plan, must=_PLAN)
+    return call_part(GUIDE, guide.plan, task, group_size, take=_plan, must=_PLAN)
 
 
 def next_wave(guide: Guide, group: ScoredGroup, wave: int, *, rows: int) -> Plan | None:
     """``Guide.again``; ``rows``: how many there are to replace. Raises PartError for what cannot be played."""
     must = f"{_PLAN}; or None for no further wave"
-    return handed(GUIDE, guide.again, group, wave, take=partial(_plan_or_none, rows=rows), must=must)
+    return call_part(GUIDE, guide.again, group, wave, take=partial(_plan_or_none, rows=rows), must=must)
 
 
-def settled(guide: Guide, group: ScoredGroup, played: ScoredGroup) -> ScoredGroup:
+def settle(guide: Guide, group: ScoredGroup, played: ScoredGroup) -> ScoredGroup:
     """``Guide.settle``. Raises PartError for anything but a ScoredGroup."""
-    found: ScoredGroup = handed(GUIDE, guide.settle, group, played, take=instance_of(ScoredGroup), must="a ScoredGroup")
+    found: ScoredGroup = call_part(
+        GUIDE, guide.settle, group, played, take=instance_of(ScoredGroup), must="a ScoredGroup"
+    )
     return found
 
 
 def observed(guide: Guide, played: Sequence[ScoredGroup]) -> Metrics:
     """Show a guide the results of a step: its metrics. Raises PartError for metrics that are no numbers."""
-    handed(GUIDE, guide.observe, played, take=ignored, must="")
-    return handed(GUIDE, guide.metrics, take=metrics_of, must="a dictionary of numbers by name")
+    call_part(GUIDE, guide.observe, played, take=ignored, must="")
+    return call_part(GUIDE, guide.metrics, take=metrics_of, must="a dictionary of numbers by name")
 
 
 def _plan_or_none(found: object, *, rows: int) -> Plan | None:

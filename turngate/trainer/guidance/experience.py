@@ -21,7 +21,7 @@ from turngate.trainer.guidance.experience_memory import (
     shown_ids,
 )
 from turngate.trainer.guidance.plan import Plan
-from turngate.trainer.guidance.results import solved
+from turngate.trainer.guidance.results import is_solved
 from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
 from turngate.types import JSON, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
@@ -115,7 +115,7 @@ class MemoryGuide(WritingGuide):
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Count successes with and without each rule, and retire what does harm."""
         for group in groups:
-            pairs = [(one.guidance, solved(score)) for one, score in _usable(group)]
+            pairs = [(one.guidance, is_solved(score)) for one, score in _usable(group)]
             shown = {id_ for guidance, _ in pairs for id_ in shown_ids(guidance)}
             with_ = [won for guidance, won in pairs if guidance is not None]
             without = [won for guidance, won in pairs if guidance is None]

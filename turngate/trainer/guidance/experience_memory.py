@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.errors import StoreError
 from turngate.rewards.judge import Fault, FaultKind, read_object
 from turngate.trainer.guidance.voices import other_voice
@@ -226,7 +226,7 @@ class Memory:
             return "refused_long"
         if other_voice(text):
             return "refused_voice"
-        if any(held(text, secrets, task.prompt) for task, secrets in known):
+        if any(leaked_secret(text, secrets, task.prompt) for task, secrets in known):
             return "refused_answer"
         if any(copied(text, task) for task, _ in known):
             return "refused_leak"
@@ -360,7 +360,7 @@ def recalled(entries: Sequence[Experience], task: Task, secrets: Sequence[str]) 
     another voice (``other_voice``); none if all of them together hold one."""
 
     def gives_away(text: str) -> bool:
-        return bool(held(text, secrets, task.prompt))
+        return bool(leaked_secret(text, secrets, task.prompt))
 
     kept = [entry for entry in entries if not (other_voice(entry.text) or gives_away(entry.text))]
     guidance = guidance_of(kept)

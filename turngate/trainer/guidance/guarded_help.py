@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from turngate.agents.handoff import Handoff
 from turngate.agents.prefix_turns import Entry, PrefixTurns
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import Metrics, Task, storable
@@ -32,7 +32,7 @@ class LeakGuard:
     def refuses(self, text: str, task: Task, *, kind: str, level: int) -> bool:
         """Whether ``text`` gives the task away."""
         self._looked = True
-        secret = held(text, self._secrets(task), task.prompt) if text else ""
+        secret = leaked_secret(text, self._secrets(task), task.prompt) if text else ""
         if not secret:
             return False
         self._refused.add((task.id, kind, level))

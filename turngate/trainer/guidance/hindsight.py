@@ -13,8 +13,8 @@ from turngate.errors import ConfigError
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.reflect import retry_from
-from turngate.trainer.guidance.results import solved, unguided
-from turngate.trainer.guidance.transcripts import first_unmet, met
+from turngate.trainer.guidance.results import is_solved, unguided
+from turngate.trainer.guidance.transcripts import first_unmet, verdict_names
 from turngate.types import Metrics, RewardEvent, Score, ScoredGroup
 
 BONUS = "hindsight"
@@ -82,7 +82,7 @@ class Hindsight(Guide):
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """A rewrite of each of the best failures, where no episode has succeeded."""
-        drafts = [] if wave > 1 or any(map(solved, group.scores)) else best_drafts(group)[: self._drafts]
+        drafts = [] if wave > 1 or any(map(is_solved, group.scores)) else best_drafts(group)[: self._drafts]
         if not drafts:
             return None
         entries = [
@@ -134,9 +134,11 @@ def best_drafts(group: ScoredGroup) -> list[int]:
     places = [
         at
         for at, (one, score) in enumerate(zip(group.trajectories, group.scores, strict=True))
-        if score.usable and unguided(one) and one.turns and not solved(score)
+        if score.usable and unguided(one) and one.turns and not is_solved(score)
     ]
-    return sorted(places, key=lambda at: (-group.scores[at].compared.total, -len(met(group.scores[at], True)), at))
+    return sorted(
+        places, key=lambda at: (-group.scores[at].compared.total, -len(verdict_names(group.scores[at], True)), at)
+    )
 
 
 def note(score: Score) -> str:
@@ -147,7 +149,7 @@ def note(score: Score) -> str:
 
 
 def _lists(score: Score) -> Mapping[str, Sequence[str]]:
-    return {"The first attempt met": met(score, True), "It did not meet": met(score, False)}
+    return {"The first attempt met": verdict_names(score, True), "It did not meet": verdict_names(score, False)}
 
 
 def _rewards_of_rewrites(played: ScoredGroup) -> dict[str, float]:

@@ -13,7 +13,7 @@ from turngate.rewards.judge import Fault, FaultKind, read_object
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.experience_memory import MOST_WORDS, copied
 from turngate.trainer.guidance.plan import Plan
-from turngate.trainer.guidance.results import solved, unguided
+from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
 from turngate.trainer.guidance.voices import other_voice
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
@@ -115,7 +115,7 @@ class MetaExperience(WritingGuide):
         self._counts["validated"] += sum(
             group.task.id in self._lessons
             and any(
-                solved(score)
+                is_solved(score)
                 for one, score in zip(group.trajectories, group.scores, strict=True)
                 if one.guidance is not None and one.guidance.kind == LESSON
             )
@@ -134,7 +134,7 @@ def contrast(group: ScoredGroup) -> tuple[int, int] | None:
     """Places of a success and a failure without help: of all such pairs the one that parts latest; None if there is
     none. Pairs whose parting is unknown come last."""
     rows = [
-        (at, solved(score))
+        (at, is_solved(score))
         for at, (one, score) in enumerate(zip(group.trajectories, group.scores, strict=True))
         if score.usable and unguided(one) and one.turns
     ]

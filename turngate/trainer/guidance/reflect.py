@@ -14,7 +14,7 @@ from turngate.errors import ConfigError
 from turngate.parts import import_object
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
 from turngate.trainer.guidance.plan import Plan
-from turngate.trainer.guidance.results import solved, unguided
+from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.types import JSON, Guidance, ScoredGroup, Task, Trajectory
 
 Reflection: TypeAlias = Callable[[Trajectory], tuple[int, str] | None]
@@ -133,7 +133,7 @@ class Reflect(Guide):
             return None
         entries = []
         for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-            if score.usable and unguided(trajectory) and not solved(score) and trajectory.turns:
+            if score.usable and unguided(trajectory) and not is_solved(score) and trajectory.turns:
                 found = self._reflection(trajectory)
                 if found is not None:
                     entries.append(retry_from(trajectory, *found, strip=self._strip, siblings=group.trajectories))

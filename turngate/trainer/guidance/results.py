@@ -28,14 +28,14 @@ def n_unguided(trajectories: Sequence[Trajectory]) -> int:
     return sum(unguided(one) for one in trajectories)
 
 
-def solved(score: Score) -> bool:
+def is_solved(score: Score) -> bool:
     """Whether an episode can be used and is a success by its rubric."""
     return score.usable and bool(score.success)
 
 
 def success_rate(scores: Iterable[Score]) -> float | None:
     """Share of usable episodes that succeeded; None if there is none."""
-    usable = [solved(score) for score in scores if score.usable]
+    usable = [is_solved(score) for score in scores if score.usable]
     return sum(usable) / len(usable) if usable else None
 
 

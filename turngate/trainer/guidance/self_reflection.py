@@ -12,7 +12,7 @@ from turngate.rewards.judge import Fault, FaultKind, read_object
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.reflect import retry_from
-from turngate.trainer.guidance.results import solved, unguided
+from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, steps_of
 from turngate.trainer.guidance.voices import other_voice
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
@@ -119,7 +119,7 @@ class SelfReflecting(WritingGuide):
             found = self._reflections.get(one.id)
             if found is None or found.retry_from is None or found.outcome == "success":
                 continue
-            self._counts["doubted"] += solved(score)
+            self._counts["doubted"] += is_solved(score)
             entries.append(
                 retry_from(one, found.retry_from, found.suggestion, strip=self._strip, siblings=group.trajectories)
             )

@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
-from turngate.trainer.guidance.results import all_failed, n_unguided, solved, unguided
+from turngate.trainer.guidance.results import all_failed, is_solved, n_unguided, unguided
 from turngate.trainer.guidance.transcripts import Piece, begun, facts_of, prompt_of, steps_of
 from turngate.trainer.guidance.voices import other_voice
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
@@ -87,7 +87,7 @@ class Teacher(WritingGuide):
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Count the tasks that failed with help as well."""
         self._counts["unsolved_helped"] += sum(
-            group.task.id in self._help and not any(map(solved, group.scores)) for group in groups
+            group.task.id in self._help and not any(map(is_solved, group.scores)) for group in groups
         )
         self._help = {}
 
@@ -109,7 +109,7 @@ def best_failure(group: ScoredGroup) -> tuple[Trajectory, Score]:
     pairs = [
         (one, score)
         for one, score in zip(group.trajectories, group.scores, strict=True)
-        if score.usable and unguided(one) and not solved(score)
+        if score.usable and unguided(one) and not is_solved(score)
     ]
     return max(pairs, key=lambda pair: pair[1].compared.total)
 
@@ -123,4 +123,4 @@ def solution_piece(helpers: Helpers, task: Task) -> list[Piece]:
 def refused(text: str, task: Task, helpers: Helpers) -> bool:
     """Whether a text that was written for the agent gives its task away (see ``turngate.envs.leak``), or speaks in
     another voice (see ``turngate.trainer.guidance.voices``)."""
-    return bool(held(text, helpers.secrets(task), task.prompt)) or other_voice(text)
+    return bool(leaked_secret(text, helpers.secrets(task), task.prompt)) or other_voice(text)

@@ -46,11 +46,13 @@ def steps_of(trajectory: Trajectory, *, who: str = "") -> list[Piece]:
 def facts_of(trajectory: Trajectory, score: Score, *, who: str = "") -> Piece:
     """What was measured and what counted: for each component of the rubric whether it was met, as lines of a text."""
     lines = [f"ended: {trajectory.ending}", f"outcome: {_number(score.outcome)}"]
-    lines += [f"met: {name}" for name in met(score, True)] + [f"not met: {name}" for name in met(score, False)]
+    lines += [f"met: {name}" for name in verdict_names(score, True)] + [
+        f"not met: {name}" for name in verdict_names(score, False)
+    ]
     return (f"{who}, " if who else "") + "what was measured", "\n".join(lines)
 
 
-def met(score: Score, wanted: bool) -> list[str]:
+def verdict_names(score: Score, wanted: bool) -> list[str]:
     """The names of the verdicts of an episode that are met, or of those that are not, each with its turn."""
     found = (
         event.name if event.turn is None else f"{event.name} (turn {event.turn})"

@@ -14,7 +14,7 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from turngate.part_calls import Unusable, handed, instance_of, metrics_of, shown
+from turngate.part_calls import Unusable, call_part, instance_of, metrics_of, shown
 from turngate.parts import Part, when_used
 from turngate.trainer.loss.base import Correction, Gain, GainOf, Objective, Penalty, PenaltyOf, ShapedOf, Shaping
 from turngate.trainer.loss.tokens import Memory, Needs, Tokens
@@ -35,7 +35,7 @@ _SURVEYED = "a pair: what is called on the passes, and a dictionary of numbers b
 
 def needs_of_part(part: Needing) -> Needs:
     """``part.needs``."""
-    found: Needs = handed(
+    found: Needs = call_part(
         part.noun, lambda: part.needs, take=instance_of(Needs), must="Needs(…)", of=_getter(part, "needs")
     )
     return found
@@ -43,37 +43,37 @@ def needs_of_part(part: Needing) -> Needs:
 
 def gain_of_tokens(part: Objective, act: GainOf, tokens: Tokens) -> Gain:
     """The objective of each token."""
-    return handed(part.noun, act, tokens, take=partial(_gain, tokens=tokens), must=_GAIN, of=part.__call__)
+    return call_part(part.noun, act, tokens, take=partial(_gain, tokens=tokens), must=_GAIN, of=part.__call__)
 
 
 def factor_of_tokens(part: Correction, log_rho: torch.Tensor, tokens: Tokens) -> torch.Tensor:
     """The factor of each token: [S]."""
-    return handed(part.noun, part.__call__, log_rho, tokens, take=partial(_factor, tokens=tokens), must=_FACTOR)
+    return call_part(part.noun, part.__call__, log_rho, tokens, take=partial(_factor, tokens=tokens), must=_FACTOR)
 
 
 def term_of_tokens(part: Penalty, act: PenaltyOf, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
     """What a penalty adds, and its metrics."""
-    return handed(part.noun, act, tokens, take=_term, must=_TERM, of=part.__call__)
+    return call_part(part.noun, act, tokens, take=_term, must=_TERM, of=part.__call__)
 
 
 def value_of_tokens(part: Shaping, act: ShapedOf, tokens: Tokens) -> torch.Tensor:
     """The value of each token: [S]."""
-    return handed(part.noun, act, tokens, take=partial(_of_each, tokens=tokens), must=_VALUES, of=part.__call__)
+    return call_part(part.noun, act, tokens, take=partial(_of_each, tokens=tokens), must=_VALUES, of=part.__call__)
 
 
 def surveyed_objective(part: Objective, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
     """The function that replaces ``part`` on the passes of a batch, and its memory."""
-    return handed(part.noun, part.survey, tokens, memory, seed, take=_surveyed, must=_SURVEYED)
+    return call_part(part.noun, part.survey, tokens, memory, seed, take=_surveyed, must=_SURVEYED)
 
 
 def surveyed_penalty(part: Penalty, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
     """The same for a penalty."""
-    return handed(part.noun, part.survey, tokens, memory, seed, take=_surveyed, must=_SURVEYED)
+    return call_part(part.noun, part.survey, tokens, memory, seed, take=_surveyed, must=_SURVEYED)
 
 
 def surveyed_shaping(part: Shaping, tokens: Tokens) -> ShapedOf:
     """The function that replaces ``part`` on the passes of a batch."""
-    return handed(part.noun, part.survey, tokens, take=_called, must="what is called on the passes")
+    return call_part(part.noun, part.survey, tokens, take=_called, must="what is called on the passes")
 
 
 def _gain(found: Any, *, tokens: Tokens) -> Gain:

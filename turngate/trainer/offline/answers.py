@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from turngate.errors import PartError
-from turngate.part_calls import Unusable, answering, handed, handed_later, metrics_of, shown, whole
+from turngate.part_calls import Unusable, answering, call_part, handed_later, metrics_of, shown, whole
 from turngate.trainer.offline.episode_index import Recorded
 from turngate.trainer.offline.replays import ReplayFacts, ReplayPart, StepPlan
 from turngate.trainer.offline.sources import EpisodeSource, EpisodesPart, PlayTasks, SourceMeans, Waves
@@ -23,7 +23,7 @@ _PLAN = (
 
 def opened_source(part: EpisodesPart, means: SourceMeans) -> EpisodeSource:
     """``EpisodesPart.open``. Raises PartError for an object without the methods of an ``EpisodeSource``."""
-    found: EpisodeSource = handed(part.noun, part.open, means, take=answering("waves"), must="an EpisodeSource")
+    found: EpisodeSource = call_part(part.noun, part.open, means, take=answering("waves"), must="an EpisodeSource")
     return found
 
 
@@ -49,7 +49,7 @@ async def waves_of(source: EpisodeSource, play: PlayTasks, tasks: Sequence[Task]
 
 def plan_of(part: ReplayPart, facts: ReplayFacts) -> StepPlan:
     """``ReplayPart.plan``. Raises PartError for a plan that cannot be followed."""
-    return handed(part.noun, part.plan, facts, take=partial(_plan, facts=facts), must=_PLAN)
+    return call_part(part.noun, part.plan, facts, take=partial(_plan, facts=facts), must=_PLAN)
 
 
 def _waves(found: Any) -> Waves:

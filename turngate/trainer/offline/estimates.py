@@ -331,7 +331,7 @@ def _table(logged: LoggedTurns, key_N: Int64Array, count_N: Float64Array | None 
     )
 
 
-def numbered(names: Sequence[object]) -> Int64Array:
+def number_names(names: Sequence[object]) -> Int64Array:
     """Equal names get equal numbers, from 0 in order of their first place."""
     known: dict[object, int] = {}
     return np.array([known.setdefault(name, len(known)) for name in names], np.int64)

@@ -182,7 +182,7 @@ class ExGrpo(ReplayPart):
                 buckets[solved].append(task)
         n = n_replayed(self.share, len(facts.tasks))
         again: dict[str, Recorded] = {}
-        for task in drawn(buckets, n, siblings=facts.group_size, rng=facts.rng):
+        for task in draw_tasks(buckets, n, siblings=facts.group_size, rng=facts.rng):
             known = [row for row in by_task[task] if row.success]
             again[task] = known[int(np.argmin(facts.entropies(known)))]
         return StepPlan(n_tasks=len(facts.tasks) - len(again), again=again)
@@ -217,7 +217,7 @@ def bucket_weights(solved: Sequence[int], siblings: int) -> list[float]:
     return [exp(-((c - siblings / 2) ** 2) / 2) / sqrt(2 * pi) for c in solved]
 
 
-def drawn(buckets: Mapping[int, Sequence[str]], n: int, *, siblings: int, rng: np.random.Generator) -> list[str]:
+def draw_tasks(buckets: Mapping[int, Sequence[str]], n: int, *, siblings: int, rng: np.random.Generator) -> list[str]:
     """n tasks of the buckets, or all where there are fewer: each is of a bucket drawn by ``bucket_weights`` among those
     that have some left, and any of those."""
     left = {solved: list(tasks) for solved, tasks in sorted(buckets.items())}

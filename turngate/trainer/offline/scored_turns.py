@@ -15,7 +15,7 @@ from turngate.errors import EstimateRefused
 from turngate.trainer.batch.pack import pack, rows
 from turngate.trainer.credit.cohorts import Float64Array
 from turngate.trainer.learner import Measuring
-from turngate.trainer.offline.estimates import LoggedTurns, numbered
+from turngate.trainer.offline.estimates import LoggedTurns, number_names
 from turngate.trainer.offline.importance import turn_log_ratio
 from turngate.trainer.offline.usable import BRANCHED, GUIDED, unlike, unsampled
 from turngate.types import Score, ScoredGroup, Source, Trajectory, Turn
@@ -81,10 +81,10 @@ def scored_turns(
         reward_N=joined["paid"],
         log_ratio_N=joined["log_ratio"],
         policy_logprob_N=joined["policy_logprob"],
-        state_N=numbered(names["state"]),
-        history_N=numbered(names["history"]),
-        action_N=numbered(names["action"]),
-        task_B=numbered(names["task"]),
+        state_N=number_names(names["state"]),
+        history_N=number_names(names["history"]),
+        action_N=number_names(names["action"]),
+        task_B=number_names(names["task"]),
     )
     return ScoredTurns(paid=paid, success=replace(paid, reward_N=joined["success"]), left_out=left_out)
 

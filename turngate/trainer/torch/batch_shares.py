@@ -43,7 +43,7 @@ def shares_of(batch: Batch, n: int) -> list[Share]:
     return [_share(batch, first, end, total) for first, end in pairwise(bounds)]
 
 
-def joined(parts: Sequence[FloatArray]) -> FloatArray:
+def join_columns(parts: Sequence[FloatArray]) -> FloatArray:
     """Columns of the shares as one of the whole batch."""
     return np.concatenate(parts)
 

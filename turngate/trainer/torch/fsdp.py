@@ -15,7 +15,7 @@ from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.trainer.learner import NOTHING, Critic, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss
-from turngate.trainer.torch.batch_shares import Share, joined, shares_of
+from turngate.trainer.torch.batch_shares import Share, join_columns, shares_of
 from turngate.trainer.torch.learner import refuse_other_critic
 from turngate.trainer.torch.model_parts import emptied, equal_to, of_first, sharded, skeleton
 from turngate.trainer.torch.packing import Packing
@@ -104,7 +104,7 @@ class FsdpLearner:
             raise ConfigError("values are to be computed, but this learner has no critic; open it with one")
         shares = shares_of(batch, self._team.place.size)
         wanted = [(wanted_L[share.first : share.first + share.batch.n_tokens],) for share in shares]
-        return joined(self._over(_values, batch, wanted, shares))
+        return join_columns(self._over(_values, batch, wanted, shares))
 
     def save(self, path: Path) -> None:
         """Write what ``TorchLearner.save`` does, each process its own part (see ``shards``): any number of processes
@@ -121,7 +121,7 @@ class FsdpLearner:
 
     def _measured(self, measure: str, batch: Batch, options: Mapping[str, Any]) -> FloatArray:
         shares = shares_of(batch, self._team.place.size)
-        return joined(self._over(_measure, batch, [(measure, options)] * len(shares), shares))
+        return join_columns(self._over(_measure, batch, [(measure, options)] * len(shares), shares))
 
     def _over(
         self, function: Callable[..., Any], batch: Batch, arguments: list[tuple[Any, ...]], shares: list[Share]

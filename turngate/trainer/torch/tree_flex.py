@@ -63,7 +63,7 @@ class FlexLayout:
         if window is not None and window > self.tree.depth_T.max():
             window = None
         if window not in self.masks:
-            self.masks[window] = mask_of(*seen(self.tree, len(self.depth_T), window), query.device)
+            self.masks[window] = mask_of(*visible_nodes(self.tree, len(self.depth_T), window), query.device)
         query, key, value = _as_matrices(query, key, value)
         grouped = query.shape[1] != key.shape[1]
         attention: Any = compiled() if query.device.type == "cuda" else flex_attention
@@ -82,7 +82,7 @@ def flex_layout(tree: PrefixTree, device: torch.device) -> FlexLayout:
 
 def flex_pairs(tree: PrefixTree) -> int:
     """How many pairs of tokens are computed for ``tree``: those of all blocks that are not left out."""
-    some, _ = blocks_of(*seen(tree, _padded(len(tree.ids_T)), None))
+    some, _ = blocks_of(*visible_nodes(tree, _padded(len(tree.ids_T)), None))
     return int(some.sum()) * BLOCK**2
 
 
@@ -107,7 +107,7 @@ def _as_matrices(*tensors: torch.Tensor) -> list[torch.Tensor]:
 # --- who sees whom ----------------------------------------------------------------------------------------------------
 
 
-def seen(tree: PrefixTree, padded: int, window: int | None) -> tuple[Int32Array, Int32Array]:
+def visible_nodes(tree: PrefixTree, padded: int, window: int | None) -> tuple[Int32Array, Int32Array]:
     """``first`` and ``end`` of each node, int32 [P]; see above. ``window``: a node sees so many tokens with itself."""
     first_P = np.arange(padded, dtype=np.int32)
     end_P = first_P + np.int32(1)

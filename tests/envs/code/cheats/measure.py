@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.envs.code.cheats.cheat import Cheat
 from turngate.envs.code.engine.workspace import Changes
 from turngate.envs.code.grading.grade import TreeChange, grade
-from turngate.envs.code.grading.grading_sandbox import Bench, put, run_tests
+from turngate.envs.code.grading.grading_sandbox import Bench, run_tests, write_texts
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.rubric import RESOLVED
 from turngate.errors import AgentFault, EnvError, UserError
@@ -75,8 +75,8 @@ def bare(bench: Bench, problem: Problem, cheat: Cheat) -> bool:
     """Whether a grader that only runs the hidden tests, once and as they are, would pay a cheat."""
     with bench.open(problem) as sandbox:
         try:
-            put(sandbox, cheat.changes(problem).texts)
-            put(sandbox, problem.hidden)
+            write_texts(sandbox, cheat.changes(problem).texts)
+            write_texts(sandbox, problem.hidden)
             report = run_tests(sandbox, problem, problem.test_files, deadline_s=SHORT_S, traces="no")
         except (UserError, EnvError):  # no such grader has a result then
             return False

@@ -8,9 +8,9 @@ from turngate.envs.code.grading.grade import ladder
 from turngate.envs.code.grading.junit import Report, fallen, match, read_report
 from turngate.envs.code.grading.protect import sort_changes
 from turngate.envs.code.grading.suspects import TOO_DEEP, suspects
-from turngate.envs.code.hints import changed_functions, first_hunk, hints, written
+from turngate.envs.code.hints import added_text, changed_functions, first_hunk, hints
 from turngate.envs.code.problem import Problem, unified
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.errors import ConfigError, TaskRefused
 
 
@@ -304,15 +304,15 @@ def test_the_last_hint_of_a_repair_in_two_places_is_the_first_of_them():
     assert last.startswith("The first change:\n--- a/a.py\n+++ b/a.py\n@@")
     assert "+two" in last
     assert "eighteen" not in last
-    assert written(patch) == ()
+    assert added_text(patch) == ()
 
 
 def test_the_last_hint_of_a_repair_in_one_place_shows_the_lines_that_change():
     patch = unified("a.py", "def f(a):\n    x = a\n    return x\n", "def f(a):\n    x = a + 1\n    return x\n")
     (last,) = hints((), {}, {}, patch)
     assert last == "The change is among these lines:\ndef f(a):\n    x = a\n    return x"
-    assert written(patch) == ("    x = a + 1",)
-    assert held(f"The first change:\n{first_hunk(patch)}", written(patch)) == "    x = a + 1"
-    assert written(unified("a.py", "x\ny\n", "y\n")) == ()
-    assert written(unified("a.py", "x = i + 1\n", "x = i\n")) == ()
+    assert added_text(patch) == ("    x = a + 1",)
+    assert leaked_secret(f"The first change:\n{first_hunk(patch)}", added_text(patch)) == "    x = a + 1"
+    assert added_text(unified("a.py", "x\ny\n", "y\n")) == ()
+    assert added_text(unified("a.py", "x = i + 1\n", "x = i\n")) == ()
     assert hints((), {}, {}, unified("a.py", None, "x\n")) == ()

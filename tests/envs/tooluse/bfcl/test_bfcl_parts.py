@@ -13,7 +13,7 @@ from turngate.envs.tooluse.loaders.bfcl.functions import gold_call, tool_of_doc
 from turngate.envs.tooluse.loaders.bfcl.services import Services
 from turngate.envs.tooluse.loaders.bfcl.wheel import package_folder, service_class
 from turngate.errors import AgentFault, ConfigError, DataError, TaskRefused
-from turngate.tools.arguments import BadArguments, typed
+from turngate.tools.arguments import BadArguments, convert_arguments
 
 FUNCTIONS = {"cd": ["folder"], "book": ["seat", "meals", "window"]}
 VALUES = st.recursive(
@@ -69,9 +69,9 @@ def doc(**about):
 )
 def test_arguments_are_checked_against_the_docs(about, fits, not_):
     tool = tool_of_doc(doc(**about))
-    assert typed(tool, {"value": fits})[0] == {"value": fits}
+    assert convert_arguments(tool, {"value": fits})[0] == {"value": fits}
     with pytest.raises(BadArguments):
-        typed(tool, {"value": not_})
+        convert_arguments(tool, {"value": not_})
 
 
 def test_a_type_that_is_not_known_is_refused():

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.envs.web.shop.form_driver import Browser
-from turngate.envs.leak import held
+from turngate.envs.leak import leaked_secret
 from turngate.envs.web.generated.shop.generate import ShopTasks
 from turngate.envs.web.generated.shop.grading import Grade
 from turngate.envs.web.generated.shop.hints import LEVELS, shop_hint
@@ -84,6 +84,6 @@ def test_hints_tell_more_level_by_level_and_never_how_it_ends(family: Family, im
     first = shop.plan[0]
     assert first.name in texts[2]
     assert first.value in texts[1]
-    assert not held(texts[2], ["none", "done", "impossible"])
+    assert not leaked_secret(texts[2], ["none", "done", "impossible"])
     assert shop_hint(shop, 3, done=1) != texts[2]
     assert shop_hint(shop, 1, done=len(shop.plan) - 1) is None

@@ -18,7 +18,7 @@ def shorten(text: str, max_chars: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail} characters are not shown …]\n{text[len(text) - tail :]}"
 
 
-def numbered(text: str, first: int, last: int, max_chars: int) -> str:
+def number_lines(text: str, first: int, last: int, max_chars: int) -> str:
     """Lines ``first`` to ``last``, counted from 1, each after its number; a note says how many lines lie around
     them."""
     lines = text.splitlines()

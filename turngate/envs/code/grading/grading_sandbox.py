@@ -103,7 +103,7 @@ class Bench:
         self.toolbox.check(problem)
         sandbox = self._backend.open(self._folder(problem.folder) if problem.folder else None)
         try:
-            put(sandbox, problem.files)
+            write_texts(sandbox, problem.files)
         except BaseException:
             sandbox.close()
             raise
@@ -218,8 +218,8 @@ class Bench:
     def _place(self, sandbox: Sandbox, changes: Texts, texts: Texts) -> Report | None:
         """Put the changes and the tests into a sandbox; a report if they do not fit."""
         try:
-            put(sandbox, changes)
-            put(sandbox, texts)
+            write_texts(sandbox, changes)
+            write_texts(sandbox, texts)
         except SandboxFileError as error:  # such as a file where the tree has a folder
             return Report(status={}, problem=f"the changes do not fit onto the tree: {error}")
         return None
@@ -271,7 +271,7 @@ def python_env(problem: Problem) -> dict[str, str]:
     }
 
 
-def put(sandbox: Sandbox, texts: Texts) -> None:
+def write_texts(sandbox: Sandbox, texts: Texts) -> None:
     """Write texts into /work, and remove the files whose text is None."""
     gone = [path for path, text in texts.items() if text is None]
     if gone:  # as input, because they may be more than fit into a command line

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from turngate.envs.code.source import TooDeep, parsed
+from turngate.envs.code.source import TooDeep, parse_module
 
 ENDS = frozenset({"_exit", "abort", "kill", "killpg", "execv", "execve", "atexit", "SystemExit"})
 REACHES = frozenset(
@@ -33,7 +33,7 @@ def _names(source: str) -> Counter[str]:
     """Identifiers, and words in texts that could name one (``getattr(os, "_exit")``)."""
     names = Counter[str]()
     try:
-        tree = parsed(source)
+        tree = parse_module(source)
     except TooDeep:
         return Counter({TOO_DEEP: 1})
     for node in ast.walk(tree) if tree else ():

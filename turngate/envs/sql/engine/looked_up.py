@@ -66,7 +66,7 @@ def _form(rows: Sequence[Row], place: int) -> str:
     return format_of([cell_text(row[place]) for row in rows])
 
 
-def wanted(
+def needed_lookups(
     needs: Iterable[Mapping[str, str]], source: bytes | str, *, key: str, deadline_s: float
 ) -> tuple[Wanted, ...]:
     """The needs of a task, read on a copy that the agent never touches. Raises VerifierError for a need that fails."""

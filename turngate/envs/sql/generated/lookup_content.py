@@ -174,7 +174,7 @@ def _styled(word: str, rng: SeededRandom) -> str:
     return rng.pick((word.upper(), word.capitalize(), f"{word}.", f"is {word}"))
 
 
-def written(day: date, form: str) -> Value:
+def format_date(day: date, form: str) -> Value:
     """A date as a database of this format holds it."""
     match form:
         case "iso":
@@ -266,7 +266,7 @@ def _things(family: LookupFamily, terms: LookupTerms, facts: Sequence[Fact], rng
 
 
 def _entry(fact: object, column: str, terms: LookupTerms) -> Value:
-    return written(fact, terms.formats[column]) if isinstance(fact, date) else terms.absences[column][str(fact)]
+    return format_date(fact, terms.formats[column]) if isinstance(fact, date) else terms.absences[column][str(fact)]
 
 
 def _codes(terms: LookupTerms, rng: SeededRandom) -> Content:

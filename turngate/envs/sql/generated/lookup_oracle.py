@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from turngate.envs.sql.generated.content import Row
 from turngate.envs.sql.generated.lookup_content import format_of, in_month
-from turngate.envs.sql.generated.lookup_questions import marked
+from turngate.envs.sql.generated.lookup_questions import marked_condition
 from turngate.errors import DataError
 from turngate.types import Task
 
@@ -35,9 +35,9 @@ def condition_from(need: Mapping[str, str], rows: Sequence[Row]) -> str:
     column, word = need["column"], need["word"]
     match need["kind"]:
         case "code" if len(rows) == 1:
-            return marked(column, str(rows[0][0]))
+            return marked_condition(column, str(rows[0][0]))
         case "absence":  # a state without a code is NULL
-            return marked(column, str(rows[0][0]) if rows else None)
+            return marked_condition(column, str(rows[0][0]) if rows else None)
         case "date":
             year, month = map(int, word.split("-"))
             return in_month(column, format_of([value for (value,) in rows]), year, month)

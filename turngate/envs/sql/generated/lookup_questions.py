@@ -172,13 +172,13 @@ def _date(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) 
 def _absence(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) -> LookupCondition:
     absences, word = database.terms.absences, str(fact[column])
     wrong = [
-        marked(name, mark)
+        marked_condition(name, mark)
         for name in database.family.dates
         for meaning, mark in absences[name].items()
         if (name, meaning) != (column, word) and (name == column or meaning == word)
     ]
     return LookupCondition(
-        sql=marked(column, absences[column][word]),
+        sql=marked_condition(column, absences[column][word]),
         words=f"{column} on an {word}" if word == UNKNOWN else f"{word} {column}",
         wrong=(*wrong, f"{column} = '{word}'", f"{column} = ''"),
         need=LookupNeed(
@@ -195,7 +195,7 @@ def code_of(table: str, area: str, word: str) -> str:
     return f"SELECT code FROM {table} WHERE area = '{area}' AND label LIKE '%{word}%'"
 
 
-def marked(column: str, mark: str | None) -> str:
+def marked_condition(column: str, mark: str | None) -> str:
     """The condition that a mark stands in the column."""
     return f"{column} IS NULL" if mark is None else f"{column} = '{mark}'"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from turngate.envs.tooluse.engine.states import Path, changes
 from turngate.envs.tooluse.engine.world import OpenWorld
 from turngate.errors import TaskRefused
-from turngate.tools.arguments import BadArguments, typed
+from turngate.tools.arguments import BadArguments, convert_arguments
 from turngate.tools.read import find, unknown
 from turngate.types import JSON, ToolCall
 
@@ -39,7 +39,7 @@ def play_gold(world: OpenWorld, initial: Mapping[str, object] | None, calls: Seq
         if tool is None:
             raise TaskRefused(f"{which}: {unknown(call.name, world.tools)}")
         try:
-            arguments, _ = typed(tool, call.arguments)
+            arguments, _ = convert_arguments(tool, call.arguments)
         except BadArguments as problem:
             raise TaskRefused(f"{which}: {problem}") from None
         reply = world.call(tool, arguments, call)

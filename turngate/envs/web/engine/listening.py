@@ -41,7 +41,7 @@ class Heard:
     tab: int = 0
 
 
-def merged(heard: Iterable[Heard]) -> list[Heard]:
+def merge_actions(heard: Iterable[Heard]) -> list[Heard]:
     """The actions without those that the next one makes superfluous: the letters of a text one by one, clicks into a
     field that is filled then, Tab before an element that is named then, turns of the wheel one by one."""
     kept: list[Heard] = []

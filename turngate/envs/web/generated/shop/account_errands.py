@@ -138,7 +138,7 @@ def order_cart(scene: ShopScene, possible: bool) -> TaskDraft | None:
         for line, one in rest
     )
     remove = [plans.button(f"Remove {name}")] if dropped else []
-    plan = (plans.link(labels.CART), *remove, *plans.ordered(account, order))
+    plan = (plans.link(labels.CART), *remove, *plans.check_out(account, order))
     goal = ShopGoal(ends=(End(order=order, cart=()),), wants=wants)
     return TaskDraft(text=text, goal=goal, plan=plan, account=account)
 

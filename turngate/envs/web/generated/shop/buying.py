@@ -34,7 +34,7 @@ def buy_named(scene: ShopScene, possible: bool) -> TaskDraft | None:
     ends = right_orders(scene.goods, (want,), WantedOrder(lines=()))
     if bool(ends) is not possible:
         return None
-    text = rng.pick(_BUY).format(wordings.wanted(rng, want))
+    text = rng.pick(_BUY).format(wordings.describe_want(rng, want))
     look = plans.found(scene, variant, variant.product.name)
     return _purchase(scene, text, (want,), ends, ends[0] if ends else None, look)
 
@@ -47,7 +47,7 @@ def buy_described(scene: ShopScene, possible: bool) -> TaskDraft | None:
     ends = right_orders(scene.goods, (want,), WantedOrder(lines=()))
     if len(ends) != possible:
         return None
-    text = rng.pick(_BUY).format(wordings.wanted(rng, want))
+    text = rng.pick(_BUY).format(wordings.describe_want(rng, want))
     look = plans.found(scene, _first(scene, ends[0])[0], want.kind) if ends else plans.search(want.kind)
     return _purchase(scene, text, (want,), ends, ends[0] if ends else None, look)
 
@@ -71,7 +71,7 @@ def buy_several(scene: ShopScene, possible: bool) -> TaskDraft | None:
     ends = right_orders(scene.goods, tuple(wants), order)
     if len(ends) != possible:
         return None
-    parts = wordings.listed([wordings.wanted(rng, want) for want in wants])
+    parts = wordings.listed([wordings.describe_want(rng, want) for want in wants])
     text = rng.pick(_BUY_ALL).format(parts) + wordings.checkout_clauses(
         rng, address.label if address else "", delivery, payment
     )
@@ -133,7 +133,7 @@ def budget(scene: ShopScene, possible: bool) -> TaskDraft | None:
     ends = right_orders(scene.goods, wants, WantedOrder(lines=()), budget=limit)
     if bool(ends) is not possible or len(ends) > MOST_ENDS:
         return None
-    parts = wordings.listed([wordings.wanted(rng, want) for want in wants])
+    parts = wordings.listed([wordings.describe_want(rng, want) for want in wants])
     text = rng.pick(_BUDGET).format(parts, labels.money(limit))
     if not ends:
         look = [step for want in wants for step in _by_price(want)]
@@ -160,7 +160,7 @@ def _purchase(
         else:
             steps += look or plans.found(scene, variant, want.name or want.kind)
         steps += plans.added(variant, want.quantity)
-    steps += plans.ordered(scene.account, shown.order)
+    steps += plans.check_out(scene.account, shown.order)
     return TaskDraft(text=text, goal=ShopGoal(ends=tuple(ends), wants=wants), plan=tuple(steps), account=scene.account)
 
 

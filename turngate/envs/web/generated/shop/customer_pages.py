@@ -13,7 +13,7 @@ from turngate.envs.web.generated.shop.markup import (
     button,
     drop_down,
     field,
-    joined,
+    join_markup,
     link,
     listing,
     post_form,
@@ -172,9 +172,9 @@ def _address_links(viewer: Viewer, row: sqlite3.Row) -> Html:
     assert viewer.user is not None
     edit = link(f"/addresses/{row['id']}", f"Edit {row['label']}")
     if viewer.user["default_address"] == row["id"]:
-        return joined((edit, " (default)"))
+        return join_markup((edit, " (default)"))
     text = f"Make {row['label']} the default"
-    return joined((edit, " ", post_form(f"/addresses/{row['id']}/default", viewer.csrf, button(text))))
+    return join_markup((edit, " ", post_form(f"/addresses/{row['id']}/default", viewer.csrf, button(text))))
 
 
 def _lines(items: Sequence[OrderItem], ends: Sequence[Child] = ()) -> Html:
@@ -188,5 +188,5 @@ def _lines(items: Sequence[OrderItem], ends: Sequence[Child] = ()) -> Html:
 def _return_cell(row: sqlite3.Row, item: OrderItem, now: str) -> Html:
     sent = f"{item.returned} returned. " if item.returned else ""
     if why := no_return(row["status"], row["placed_on"], now, item):
-        return joined((sent, f"No return: {why}"))
-    return joined((sent, link(return_path(row["number"], item.id), f"Return {item.name}")))
+        return join_markup((sent, f"No return: {why}"))
+    return join_markup((sent, link(return_path(row["number"], item.id), f"Return {item.name}")))

@@ -24,10 +24,10 @@ def tag(element: str, /, *children: Child, **attributes: str | int | bool) -> Ht
     opening = "".join(_attribute(key, value) for key, value in attributes.items() if value is not False)
     if element in _VOID:
         return Html(f"<{element}{opening}/>")
-    return Html(f"<{element}{opening}>{joined(children)}</{element}>")
+    return Html(f"<{element}{opening}>{join_markup(children)}</{element}>")
 
 
-def joined(children: Iterable[Child]) -> Html:
+def join_markup(children: Iterable[Child]) -> Html:
     """The children one after another, escaped where they are text."""
     return Html("".join(child if isinstance(child, Html) else escape(str(child)) for child in children))
 
@@ -80,7 +80,7 @@ def post_form(action: str, csrf: str, *children: Child) -> Html:
 
 def listing(pairs: Mapping[str, Child]) -> Html:
     """Names and values."""
-    return tag("dl", *(joined((tag("dt", name), tag("dd", value))) for name, value in pairs.items()))
+    return tag("dl", *(join_markup((tag("dt", name), tag("dd", value))) for name, value in pairs.items()))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Child]]) -> Html:

@@ -16,7 +16,7 @@ from turngate.envs.web.generated.shop.markup import (
     button,
     drop_down,
     field,
-    joined,
+    join_markup,
     link,
     listing,
     post_form,
@@ -110,7 +110,7 @@ def results(
     shown = tag("ul", *(tag("li", _result(one)) for one in offers), class_="results")
     pages = [(labels.PREVIOUS_PAGE, page - 1), (labels.NEXT_PAGE, page + 1)]
     turns = [
-        joined((link(f"/search?{urlencode({**fields, 'page': to})}", text), " "))
+        join_markup((link(f"/search?{urlencode({**fields, 'page': to})}", text), " "))
         for text, to in pages
         if 1 <= to <= max(1, -(-count // PAGE_SIZE))
     ]
@@ -154,7 +154,7 @@ def notice(title: str, viewer: Viewer, text: str) -> Html:
 def _result(offer: Offer) -> Html:
     about = ", ".join(offer.attributes.values())
     facts = f" {labels.money(offer.price_cents)}, rating {labels.stars(offer.rating)}, {about}"
-    return joined((link(f"/products/{offer.id}", offer.name), facts))
+    return join_markup((link(f"/products/{offer.id}", offer.name), facts))
 
 
 def _filters(fields: Mapping[str, str], categories: Sequence[str]) -> Html:

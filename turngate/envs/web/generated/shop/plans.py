@@ -73,7 +73,7 @@ def added(variant: Variant, quantity: int) -> list[PlanStep]:
     return [*steps, button(labels.ADD_TO_CART)]
 
 
-def ordered(account: ShopAccount, order: WantedOrder) -> list[PlanStep]:
+def check_out(account: ShopAccount, order: WantedOrder) -> list[PlanStep]:
     """From the cart on: the checkout as ``order`` has it, to the end."""
     steps = [link(labels.TO_CHECKOUT)]
     if order.address is not None and order.address != account.default_address:

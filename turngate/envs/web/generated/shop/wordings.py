@@ -52,7 +52,7 @@ def described(want: Want, *, several: bool = False) -> str:
     return " ".join([*want.attributes.values(), plural(want.kind) if several else want.kind])
 
 
-def wanted(rng: SeededRandom, want: Want, *, each: bool = True) -> str:
+def describe_want(rng: SeededRandom, want: Want, *, each: bool = True) -> str:
     """What to buy, with all that ``want`` says of it. ``each``: whether a price says that it is for one piece."""
     clauses = [rng.pick(_OPTIONS[name]).format(value) for name, value in want.options.items()]
     if want.min_rating is not None:

@@ -56,7 +56,7 @@ class SlideMeasure:
     cut: bool = False
 
 
-def measured(session: BrowserSession) -> SlideMeasure:
+def measure_slide(session: BrowserSession) -> SlideMeasure:
     """The slide that is shown now. Raises AgentFault for a page that cannot be measured."""
     try:
         return _measured(session)

@@ -10,7 +10,7 @@ from turngate.envs.web.engine.page_problems import PageProblem
 from turngate.envs.web.engine.view import Box
 from turngate.envs.web.generated.slides.brief import LARGE_PX, LEAST_CONTRAST, PRIVATE_KEY, SMALLEST_PX, SlideBrief
 from turngate.envs.web.generated.slides.hints import slide_hint
-from turngate.envs.web.generated.slides.measuring import measured
+from turngate.envs.web.generated.slides.measuring import measure_slide
 from turngate.envs.web.generated.slides.slide_grade import SlideGrade, graded
 from turngate.envs.web.generated.slides.slide_site import HOST, START_URL, SlideSite
 from turngate.envs.web.scenario import Hands
@@ -57,7 +57,7 @@ class SlideScenario:
         self._site.html = text
         self._grade, self._new = None, True
         session.goto(START_URL)
-        self._grade = graded(measured(session), self._brief)
+        self._grade = graded(measure_slide(session), self._brief)
         faults = self._grade.faults
         return f"layout: {'; '.join(faults)}" if faults else "layout: no faults"
 

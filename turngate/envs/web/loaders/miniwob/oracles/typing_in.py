@@ -82,7 +82,7 @@ def table_of(look: Look) -> dict[str, str]:
     return dict(zip(cells[::2], cells[1::2], strict=True))
 
 
-def solved(look: Look) -> str:
+def solve_equation(look: Look) -> str:
     """The value of x."""
     left, _, right = texts(look, "#math-problem")[0].partition("=")
     first, sign, second = left.split()
@@ -280,7 +280,7 @@ ORACLES: dict[str, Oracle] = {
     "copy-paste": types_in("#answer-input", copied),
     "copy-paste-2": types_in("#answer-input", copied),
     "read-table": types_in("#tt", lambda look: table_of(look)[asked(look, re.compile(r"value of (.*) into"))]),
-    "simple-algebra": types_in("#math-answer", solved),
+    "simple-algebra": types_in("#math-answer", solve_equation),
     "simple-arithmetic": types_in("#math-answer", calculated),
     "visual-addition": types_in("#math-answer", lambda look: str(count(look, ".addition-block"))),
     "text-transform": types_in("#tt", captcha),
