@@ -71,7 +71,7 @@ def check_result(noun: str, method: Callable[..., object], found: object, *, tak
     except Exception as error:  # a reader may use any method of what it is given
         detail = f": {error}" if isinstance(error, Unusable) and str(error) else ""
         who = _Author.of(method).named(noun)
-        raise PartError(f"{who} returned {shown(found)}{detail}; it must return {must}") from error
+        raise PartError(f"{who} returned {short_result(found)}{detail}; it must return {must}") from error
 
 
 def ships(owner: object) -> bool:
@@ -79,7 +79,7 @@ def ships(owner: object) -> bool:
     return type(owner).__module__.partition(".")[0] == PACKAGE.name
 
 
-def shown(value: object) -> str:
+def short_result(value: object) -> str:
     """A wrong result on one short line."""
     try:
         text = " ".join(repr(value).split())
@@ -125,7 +125,7 @@ def metrics_of(found: Mapping[str, object]) -> dict[str, float]:
     read: dict[str, float] = {}
     for name, value in found.items():
         if not isinstance(name, str):
-            raise Unusable(f"{shown(name)} is no name")
+            raise Unusable(f"{short_result(name)} is no name")
         read[name] = number(value, name, finite=False)
     return read
 
@@ -134,7 +134,7 @@ def number(value: object, name: str, *, finite: bool = True) -> float:
     """A number of any library as a float; ``name`` is what an Unusable calls it."""
     value = _plain(value)
     if not isinstance(value, Real) or (finite and not abs(float(value)) < float("inf")):
-        raise Unusable(f"{name} is {shown(value)}")
+        raise Unusable(f"{name} is {short_result(value)}")
     return float(value)
 
 
@@ -142,14 +142,14 @@ def whole(value: object, name: str, *, least: int = 0) -> int:
     """A whole number of any library as an int."""
     value = _plain(value)
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        raise Unusable(f"{name} is {shown(value)}")
+        raise Unusable(f"{name} is {short_result(value)}")
     return int(value)
 
 
 def text(value: object, name: str) -> str:
     """A text."""
     if not isinstance(value, str):
-        raise Unusable(f"{name} is {shown(value)}")
+        raise Unusable(f"{name} is {short_result(value)}")
     return value
 
 

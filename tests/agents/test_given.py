@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.test_forced import TASK, play
 from tests.helpers import models
-from turngate.agents.given import given, given_again
+from turngate.agents.given import environment_completion, given_again
 from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import TokenLimits
 from turngate.envs.lock import LockEnv
@@ -61,5 +61,5 @@ def test_what_is_taken_again_is_what_was_given_then():
     assert [one.turns[0].action.cut_off for one in (whole, cut, again)] == [False, True, True]
     assert cut.turns[1].observation == again.turns[1].observation != whole.turns[1].observation
     said = replace(whole.turns[0].completion, ended_by=EndedBy.LENGTH)
-    assert given(said) == marked
+    assert environment_completion(said) == marked
     assert given_again(replace(whole.turns[0], completion=said)) == right  # recorded before turns were cut off

@@ -17,7 +17,7 @@ from tests.fuzz.budget import examples
 from tests.fuzz.texts import FORMATS, MARKS, TEXTS, action_texts
 from tests.helpers.growth import SIZES, assert_linear
 from turngate.tools.formats import TOOL_FORMATS
-from turngate.tools.read import parse, rewritten, said
+from turngate.tools.read import parse, rewritten, speech_action
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import ToolCall
 
@@ -52,7 +52,7 @@ def test_every_text_is_read_or_refused_in_words(tool_format, text):
     for call in action.calls:
         assert call.name in NAMES
         json.dumps(dict(call.arguments), allow_nan=False, ensure_ascii=False).encode()
-    said(text, set(NAMES))
+    speech_action(text, set(NAMES))
 
 
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS)
@@ -89,7 +89,7 @@ def test_ten_times_the_text_takes_about_ten_times_as_long(tool_format, before, r
 def understood(text: str, tool_format: str) -> None:
     """Read a text as calls, and as speech."""
     parse(text, TOOLS, tool_format)
-    said(text, set(NAMES))
+    speech_action(text, set(NAMES))
 
 
 def call_with_keys(tool_format: str, n: int) -> str:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from turngate.tools.formats import TOOL_FORMATS
-from turngate.tools.read import parse, said
+from turngate.tools.read import parse, speech_action
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import ToolCall
 
@@ -72,7 +72,7 @@ def test_the_marks_of_a_thought_inside_of_a_value_are_text(agreed, name):
     ("I may <tool_call></think>Hello.", "I may <tool_call>", True), ("Hello. <think>look</think>", "", False),
 ])  # fmt: skip
 def test_what_a_user_hears_comes_after_the_thoughts(text, thought, heard):
-    action = said(text, {"look"})
+    action = speech_action(text, {"look"})
     assert (action is not None) == heard
     assert action is None or action.thought == thought
 

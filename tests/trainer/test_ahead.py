@@ -6,14 +6,14 @@ import threading
 import pytest
 
 from turngate.errors import ConfigError, RunError
-from turngate.trainer.ahead import Ahead, beside
+from turngate.trainer.ahead import Ahead, run_beside
 
 LIMIT_S = 60
 
 
 def together(work, other):
     async def go():
-        return await beside(work, other)
+        return await run_beside(work, other)
 
     return asyncio.run(asyncio.wait_for(go(), LIMIT_S))
 
@@ -67,7 +67,7 @@ def test_an_update_is_not_left_half_done(how):
         await asyncio.sleep(LIMIT_S)
 
     async def go():
-        task = asyncio.create_task(beside(work, other()))
+        task = asyncio.create_task(run_beside(work, other()))
         await asyncio.to_thread(begun.wait, LIMIT_S)
         if how == "the run is cancelled":
             task.cancel()

@@ -15,7 +15,7 @@ Given: TypeAlias = Action | str
 """A text that the environment reads, or an action that is ``cut_off``."""
 
 
-def given(said: Completion) -> Given:
+def environment_completion(said: Completion) -> Given:
     """The environment's input for a completion. One that ends with its end-of-turn token is whole at any length."""
     return Action(text=said.text, parse_error=CUT_OFF) if said.ended_by is EndedBy.LENGTH else said.text
 

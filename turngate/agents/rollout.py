@@ -20,7 +20,7 @@ import numpy as np
 
 from turngate.agents.chat import Chat, n_shared
 from turngate.agents.few_shot import messages_of
-from turngate.agents.given import Given, given
+from turngate.agents.given import Given, environment_completion
 from turngate.agents.handoff import Actor, Handoff
 from turngate.agents.policies.answers import complete
 from turngate.agents.policies.base import Policy
@@ -344,7 +344,7 @@ class Player:
                     raise
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
-            asked = given(completion) if play.prefix is None else play.prefix.turns[len(play.turns)]
+            asked = environment_completion(completion) if play.prefix is None else play.prefix.turns[len(play.turns)]
             try:
                 reply, _, terminated, truncated, info = await outside(self._step(world, episode, asked))
             except AgentFault as fault:  # raised by the pool: the environment hung, or its process died

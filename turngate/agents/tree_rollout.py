@@ -30,7 +30,7 @@ from turngate.agents.rollout import (
     with_hint,
 )
 from turngate.errors import ConfigError
-from turngate.part_calls import Unusable, call_part, shown, text, whole
+from turngate.part_calls import Unusable, call_part, short_result, text, whole
 from turngate.types import Group, Info, Observation, Source, Task, Trajectory, Turn, derive_seed
 
 BRANCHING = "branching"
@@ -145,7 +145,7 @@ class _Growing:
 
 def _fork(found: object, n_turns: Mapping[str, int]) -> Fork:
     if not isinstance(found, Fork):
-        raise Unusable(shown(found))
+        raise Unusable(short_result(found))
     turn = whole(found.turn, "turn")
     if turn >= n_turns.get(text(found.id, "id"), 0):
         raise Unusable(f"no leaf '{found.id}' has turn {turn}")

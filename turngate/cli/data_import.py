@@ -19,7 +19,7 @@ from turngate.store import Store
 from turngate.store.codecs import LAYOUTS, VERSION, Row
 from turngate.store.folder import RunFolder
 from turngate.store.formats.chat_messages import SYSTEM, TOOLS, fact_of
-from turngate.store.formats.read_episode import KnownTokens, ReadEpisode, given
+from turngate.store.formats.read_episode import KnownTokens, ReadEpisode, given_turn
 from turngate.store.formats.sources import READERS, load
 from turngate.store.imported import Imported, write_imported
 from turngate.types import EndedBy, ScoredGroup, Trajectory
@@ -203,7 +203,7 @@ def _with_ids(episodes: Sequence[ReadEpisode], name: str) -> Iterator[ReadEpisod
         for number, turn in enumerate(one.trajectory.turns):
             text = turn.observation.text
             context = frames.follow_up(text, EndedBy.SCRIPT, answered=answered) if number else frames.opening(text)
-            turns.append(given(turn, context, chat.encode_turn(turn.action.text)))
+            turns.append(given_turn(turn, context, chat.encode_turn(turn.action.text)))
             answered = turn.action.calls[-1].name if turn.action.calls else ""
         yield replace(one, trajectory=replace(one.trajectory, turns=tuple(turns)), tokens=KnownTokens.TEMPLATE, note="")
 

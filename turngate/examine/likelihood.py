@@ -15,7 +15,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.probing import ids_after
 from turngate.errors import ConfigError
 from turngate.examine.base import ExamineContext, Examiner, Facts, Scope
-from turngate.examine.recorded import filled, names_something
+from turngate.examine.recorded import fill_template, names_something
 from turngate.parts import import_object
 from turngate.rewards.outcome.confidence import (
     log_probability,
@@ -167,7 +167,7 @@ class Likelihood(Examiner):
 
     def _text(self, trajectory: Trajectory) -> tuple[str, str] | None:
         if self.answer is not None:
-            return filled(self.answer, trajectory.task)
+            return fill_template(self.answer, trajectory.task)
         assert self.text is not None
         function: Text = import_object(self.text)
         said = function(trajectory.task, trajectory)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from turngate.agents.probing import Probe, ids_after, probe
 from turngate.examine.base import ExamineContext, Examiner, Facts, Scope
-from turngate.examine.recorded import filled, names_something
+from turngate.examine.recorded import fill_template, names_something
 from turngate.parts import import_object
 from turngate.rewards.outcome.confidence import answer_confidence, mean_probability
 from turngate.types import Completion, EndedBy, Evidence, Group, Task, Trajectory, derive_seed
@@ -125,7 +125,7 @@ class ForcedAnswers(Examiner):
             check: Check = import_object(self.check)
             return check(task, answer)
         assert self.answer is not None
-        return answer.split() == "".join(filled(self.answer, task)).split()
+        return answer.split() == "".join(fill_template(self.answer, task)).split()
 
     def _probabilities(self, asks: Sequence[Probe], context: ExamineContext) -> list[float | None]:
         """The mean probability of the right answer's tokens after each question."""
@@ -135,7 +135,7 @@ class ForcedAnswers(Examiner):
         chat, ids, asked = context.player.chat, [], []
         for ask in asks:
             before = ids_after(ask.trajectory, ask.turn, chat, reply=ask.reply)
-            answer = chat.encode_turn("".join(filled(self.answer, ask.trajectory.task)))[:-1]
+            answer = chat.encode_turn("".join(fill_template(self.answer, ask.trajectory.task)))[:-1]
             ids.append(np.concatenate([before, chat.encode_turn(ask.text)[:-1], answer]))
             asked.append(np.arange(len(ids[-1])) >= len(ids[-1]) - len(answer))
         return [mean_probability(logprob_K) for logprob_K in context.likelihoods(ids, asked)]

@@ -8,7 +8,7 @@ from turngate.errors import ConfigError, UnknownName
 from turngate.types import JSON, Task, Trajectory
 
 
-def filled(template: str, task: Task) -> tuple[str, str]:
+def fill_template(template: str, task: Task) -> tuple[str, str]:
     """The template's text before its first ``{name}``, and the rest with the names filled in from ``task.private``.
 
     Raises ConfigError for a name that the task does not have.

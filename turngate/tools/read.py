@@ -55,7 +55,7 @@ def parse(text: str, tools: Sequence[Tool], tool_format: str = "", *, cut_off: b
     return Action(text=text, thought=thought, calls=calls, flaw=flawed(other, reading.flaw, late, remark))
 
 
-def said(text: str, names: Container[str]) -> Action | None:
+def speech_action(text: str, names: Container[str]) -> Action | None:
     """The action of a text without a tool call (plain speech to the user); None if the text attempts a call, even a
     malformed one.
 

@@ -85,7 +85,7 @@ class Ahead(Training):
         if now.step != step:
             raise RunError(f"step {now.step} was played and step {step} is to be trained; go on with step {now.step}")
         further = self._collect(step + 1) if step < self._last else _none()
-        updated, self._waiting = await beside(partial(update, self._run, now), further)
+        updated, self._waiting = await run_beside(partial(update, self._run, now), further)
         self._age = int(updated.moved)
         return await finish(self._run, now, updated) | {"policy/age": float(age)}
 
@@ -124,7 +124,7 @@ def training_of(run: Run, *, ahead: int, last: int) -> Training:
     return Ahead(run, last=last) if ahead else InTurn(run)
 
 
-async def beside(work: Callable[[], T], other: Coroutine[object, object, U]) -> tuple[T, U]:
+async def run_beside(work: Callable[[], T], other: Coroutine[object, object, U]) -> tuple[T, U]:
     """The results of ``work``, called in a thread, and of the coroutine ``other``, which runs meanwhile.
 
     Where one fails the other is ended before the error is raised: ``other`` is cancelled, and ``work``, which nothing

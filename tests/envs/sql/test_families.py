@@ -16,7 +16,7 @@ from turngate.envs.sql.generated.families_schema import (
     NUMBER,
     DatabaseFamily,
     category,
-    named,
+    names,
     real,
     table,
 )
@@ -131,7 +131,7 @@ def test_the_image_names_one_sqlite_version_whichever_library_wrote_it():
 
 def test_ddl_says_keys_types_and_what_may_be_null():
     declared = table(
-        "dogs", "dog", 1.0, named(("rex",)), category("coat", "red grey"), real("weight", 1, 9, nulls=True)
+        "dogs", "dog", 1.0, names(("rex",)), category("coat", "red grey"), real("weight", 1, 9, nulls=True)
     )
     expected = "CREATE TABLE dogs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, coat TEXT NOT NULL, weight REAL)"
     assert declared.ddl == expected

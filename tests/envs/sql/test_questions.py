@@ -7,7 +7,7 @@ import pytest
 
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.generated.content import BuiltDatabase, build, connect, freeze
-from turngate.envs.sql.generated.families_schema import DatabaseFamily, category, date, named, real, table, whole
+from turngate.envs.sql.generated.families_schema import DatabaseFamily, category, date, names, real, table, whole
 from turngate.envs.sql.generated.questions import Misfit, Pick, Query, QuestionDraft, flaw, literal, wording
 from turngate.envs.sql.generated.shapes import SHAPES
 
@@ -15,7 +15,7 @@ DOGS = table(
     "dogs",
     "dog",
     1.0,
-    named(("rex", "ada", "bo", "cy")),
+    names(("rex", "ada", "bo", "cy")),
     category("coat", "red grey"),
     whole("age", 1, 9),
     real("weight", 1, 9, nulls=True),

@@ -40,7 +40,7 @@ from turngate.trainer.guidance.prefix_schedules import next_length, next_prefix
 from turngate.trainer.guidance.prefixes import cuts, next_probe
 from turngate.trainer.guidance.reflect import retry_from
 from turngate.trainer.guidance.seele import fit_curve, share_for, success_at
-from turngate.trainer.guidance.solutions import n_shown, shown
+from turngate.trainer.guidance.solutions import n_shown, solution_prefix
 from turngate.types import Evidence, Task
 
 HINTS = Known(hints=("fact", None, "plan", "steps"))
@@ -147,7 +147,7 @@ def test_ghpo_shows_a_quarter_a_half_and_three_quarters():
 
 @pytest.mark.parametrize(("length", "characters"), [(10, [2, 5, 8]), (3, [1, 2, 2]), (2, [0, 1, 2])])
 def test_shares_of_characters_are_rounded_as_in_the_code(length, characters):
-    texts = [shown(["x" * length], share, "characters") for share in (0.25, 0.5, 0.75)]
+    texts = [solution_prefix(["x" * length], share, "characters") for share in (0.25, 0.5, 0.75)]
     assert [len(text.partition("\n")[2]) for text in texts] == characters
 
 

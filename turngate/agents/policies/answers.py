@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from turngate.agents.policies.base import Policy
-from turngate.part_calls import Unusable, handed_later, instance_of, shown, text, whole
+from turngate.part_calls import Unusable, handed_later, instance_of, short_result, text, whole
 from turngate.types import Completion, EndedBy, Request
 
 _TURN = "a Completion: ids_K and logprobs_K of the sampled tokens, equally many, ended_by, policy_version, text"
@@ -33,7 +33,7 @@ def _completion(found: object, n_tokens: int | None) -> Completion:
     if not np.isfinite(logprobs_K).all():
         raise Unusable(f"logprobs_K has {logprobs_K[~np.isfinite(logprobs_K)][0]}")
     if not isinstance(said.ended_by, EndedBy):
-        raise Unusable(f"ended_by is {shown(said.ended_by)}")
+        raise Unusable(f"ended_by is {short_result(said.ended_by)}")
     whole(said.policy_version, "policy_version")
     text(said.text, "text")
     return said

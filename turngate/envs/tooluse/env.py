@@ -31,7 +31,7 @@ from turngate.errors import AgentFault, ConfigError, EnvError, UserError
 from turngate.problems import one_line
 from turngate.rewards.outcome.calls import call_quality
 from turngate.tools.formats import TOOL_FORMATS
-from turngate.tools.read import parse, said, usages
+from turngate.tools.read import parse, speech_action, usages
 from turngate.tools.tool import Tool, named_apart, tool
 from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall, storable
 
@@ -360,7 +360,7 @@ class ToolUseEnv(ToolEnv):
     def _read(self, action: Action | str) -> Action:
         """Where a user leads, a text without a call is speech to the user, and not a failed call."""
         if self._user is not None and isinstance(action, str):
-            return said(action, self._names) or super()._read(action)
+            return speech_action(action, self._names) or super()._read(action)
         return super()._read(action)
 
     def _end_turn(self, user: LeadsTurns, action: Action) -> Outcome:

@@ -10,7 +10,7 @@ from turngate.agents.chat import Chat
 from turngate.config.run_config import Config, load_run
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError
-from turngate.examine.recorded import filled
+from turngate.examine.recorded import fill_template
 from turngate.run.environments import Environments, naming_key
 from turngate.store.folder import RunFolder
 from turngate.trainer.batch.pack import by_turn
@@ -194,8 +194,8 @@ def answer_of(config: Config, environments: Environments) -> Answer | None:
         for label, _ in environments:
             for task in environments.heldout(label, environments.sections[label].split, 1):
                 with naming_key("signals.answer"):
-                    filled(template, task)  # raises before any work
-        return partial(filled, template)
+                    fill_template(template, task)  # raises before any work
+        return partial(fill_template, template)
     for label, env in environments:
         if not env.turn_spec.has_oracle:
             raise ConfigError(

@@ -17,7 +17,7 @@ import numpy as np
 
 from turngate.store.codecs import Row
 from turngate.store.formats.atif_extra import EXTRA, KEY, read_step, read_whole, strict, write_step, write_whole
-from turngate.store.formats.chat_messages import before_calls, fact_of, shown, without_thought
+from turngate.store.formats.chat_messages import before_calls, fact_of, observation_text, without_thought
 from turngate.store.formats.fields import MAX_MESSAGES, BadRecord, Fields, Plain
 from turngate.store.formats.read_episode import KnownTokens, ReadEpisode, Sampled, episode_of
 from turngate.types import Trajectory, Turn
@@ -57,7 +57,7 @@ def _opening(trajectory: Trajectory, system: str) -> list[dict[str, Plain]]:
     rows = [{"source": "system", "message": str(told)}] if told else []
     if not trajectory.turns:
         return [*rows, {"source": "user", "message": trajectory.task.prompt}]
-    return [*rows, {"source": "user", "message": shown(trajectory.turns[0], hints=True)}]
+    return [*rows, {"source": "user", "message": observation_text(trajectory.turns[0], hints=True)}]
 
 
 def _agent(turn: Turn, following: Turn | None, seen: Sequence[int]) -> dict[str, Plain]:
@@ -72,7 +72,7 @@ def _agent(turn: Turn, following: Turn | None, seen: Sequence[int]) -> dict[str,
             for n, call in enumerate(calls)
         ]
     if following is not None:
-        result = {"content": shown(following, hints=True)}
+        result = {"content": observation_text(following, hints=True)}
         step["observation"] = {"results": [{"source_call_id": f"call{len(calls) - 1}", **result} if calls else result]}
     context, own = turn.context_ids.tolist(), said.ids_K.tolist()
     if context or own:

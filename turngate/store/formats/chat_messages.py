@@ -46,7 +46,7 @@ def messages_of(
     return rows
 
 
-def shown(turn: Turn, *, hints: bool) -> str:
+def observation_text(turn: Turn, *, hints: bool) -> str:
     """The text of an observation, with the hint behind it that was shown there."""
     hint = turn.guidance.text if hints and turn.guidance is not None else ""
     return turn.observation.text + (f"\n{hint}" if hint else "")
@@ -82,7 +82,7 @@ def fact_of(trajectory: Trajectory, name: str) -> JSON:
 
 
 def _observed(turn: Turn, asked: Sequence[Row], *, hints: bool) -> list[Row]:
-    text, images = shown(turn, hints=hints), [_image(one) for one in turn.observation.images]
+    text, images = observation_text(turn, hints=hints), [_image(one) for one in turn.observation.images]
     if asked:
         texts = [*[_ELSEWHERE] * (len(asked) - 1), text]
         rows = [

@@ -174,7 +174,7 @@ def with_tokens(turns: tuple[Turn, ...], sampled: Sequence[Sampled]) -> tuple[tu
     return tuple(found), KnownTokens.SAMPLED if logprobs else KnownTokens.IDS, ""
 
 
-def given(turn: Turn, context: IntArray, said: IntArray) -> Turn:
+def given_turn(turn: Turn, context: IntArray, said: IntArray) -> Turn:
     """A turn with ids that were made of its text: given, not sampled."""
     return _with(turn, context, said, None, EndedBy.SCRIPT)
 

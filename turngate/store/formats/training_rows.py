@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turngate.store.formats.chat_messages import TOOLS, Row, fact_of, messages_of, shown
+from turngate.store.formats.chat_messages import TOOLS, Row, fact_of, messages_of, observation_text
 from turngate.store.formats.fields import Plain
 from turngate.types import Score, Source, Trajectory, Turn
 
@@ -96,7 +96,7 @@ def _help(trajectory: Trajectory) -> tuple[Plain, ...]:
 
 
 def _seen(turn: Turn) -> tuple[str, tuple[bytes, ...]]:
-    return shown(turn, hints=True), turn.observation.images
+    return observation_text(turn, hints=True), turn.observation.images
 
 
 def _messages(trajectory: Trajectory, told: HowAsked, turns: Sequence[Turn] | None = None) -> list[Row]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from turngate.part_calls import Unusable, call_part, handed_later, metrics_of, number, shown
+from turngate.part_calls import Unusable, call_part, handed_later, metrics_of, number, short_result
 from turngate.trainer.auxiliary.base import AuxiliaryRow, AuxiliaryRows, AuxiliarySource
 from turngate.trainer.auxiliary.preference import Contrast
 from turngate.types import Metrics, ScoredGroup
@@ -47,7 +47,7 @@ def _rows(found: object, n_tokens: int | None) -> AuxiliaryRows | None:
         raise Unusable("some rows have a teacher and some have none")
     if found.contrast is not None:
         if not isinstance(found.contrast, Contrast):
-            raise Unusable(f"contrast is {shown(found.contrast)}")
+            raise Unusable(f"contrast is {short_result(found.contrast)}")
         if len(rows) % found.contrast.together:
             raise Unusable(f"{len(rows)} rows, and {found.contrast.together} of them belong together")
     factor = None if found.lr_factor is None else number(found.lr_factor, "lr_factor")
@@ -56,7 +56,7 @@ def _rows(found: object, n_tokens: int | None) -> AuxiliaryRows | None:
 
 def _row(row: object, name: str, n_tokens: int | None) -> AuxiliaryRow:
     if not isinstance(row, AuxiliaryRow):
-        raise Unusable(f"{name} is {shown(row)}")
+        raise Unusable(f"{name} is {short_result(row)}")
     ids, trained = _array(row.ids, "iu", f"ids of {name}"), _array(row.trained, "b", f"trained of {name}")
     others = [
         None if column is None else _array(column, kinds, f"{key} of {name}")
@@ -79,5 +79,5 @@ def _array(column: object, kinds: str, name: str) -> npt.NDArray[Any]:
     """``column`` as a flat array whose numbers are of one of these kinds of numpy."""
     found: npt.NDArray[Any] = np.asarray(column)
     if found.ndim != 1 or found.dtype.kind not in kinds:
-        raise Unusable(f"{name} is {shown(column)}")
+        raise Unusable(f"{name} is {short_result(column)}")
     return found

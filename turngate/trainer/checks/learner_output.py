@@ -16,7 +16,7 @@ import numpy as np
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import PartError
-from turngate.part_calls import Unusable, answering, call_part, ignored, metrics_of, number, ships, shown
+from turngate.part_calls import Unusable, answering, call_part, ignored, metrics_of, number, ships, short_result
 from turngate.trainer.learner import NOTHING, Learner, LearnerPart, Measured, Measuring
 from turngate.trainer.loss.tokens import Loss
 from turngate.types import Batch, BoolArray, FloatArray, Metrics, Sampling
@@ -149,5 +149,5 @@ def _weights(found: object) -> Weights:
         raise Unusable
     for name in found:
         if not isinstance(name, str):
-            raise Unusable(f"{shown(name)} is no name")
+            raise Unusable(f"{short_result(name)} is no name")
     return found

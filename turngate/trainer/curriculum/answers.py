@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from turngate.errors import UserError
-from turngate.part_calls import Unusable, answering, call_part, ignored, metrics_of, shown
+from turngate.part_calls import Unusable, answering, call_part, ignored, metrics_of, short_result
 from turngate.trainer.curriculum.base import Curriculum, CurriculumPart, Supply
 from turngate.types import Metrics, ScoredGroup, Task
 
@@ -63,7 +63,7 @@ class _ReadCurriculum:
         tasks = []
         for task in found:
             if not isinstance(task, Task):
-                raise Unusable(shown(task))
+                raise Unusable(short_result(task))
             if task.id in self._picked:
                 raise Unusable(f"task '{task.id}' twice in a step")
             try:

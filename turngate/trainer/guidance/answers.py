@@ -8,7 +8,7 @@ from functools import partial
 
 from turngate.agents.handoff import Handoff
 from turngate.agents.prefix_turns import Entry, PrefixTurns
-from turngate.part_calls import Unusable, call_part, ignored, instance_of, metrics_of, shown, text, whole
+from turngate.part_calls import Unusable, call_part, ignored, instance_of, metrics_of, short_result, text, whole
 from turngate.trainer.guidance.base import Guide
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import Action, Guidance, Metrics, ScoredGroup, Task
@@ -58,7 +58,7 @@ def _plan(found: object) -> Plan:
     if not entries:
         raise Unusable("it has no entries")
     if found.into not in ("same", "own", "replace"):
-        raise Unusable(f"into is {shown(found.into)}")
+        raise Unusable(f"into is {short_result(found.into)}")
     row = None if found.row is None else whole(found.row, "row")
     return Plan(entries=entries, into=found.into, row=row)
 
@@ -72,16 +72,16 @@ def _entry(entry: object, name: str) -> Entry:
         turns = [entry.turns] if isinstance(entry.turns, str) else entry.turns  # a text is a sequence of texts, too
         known = all(isinstance(turn, str) or (isinstance(turn, Action) and turn.cut_off) for turn in turns)
         if turns is not entry.turns or not known or not all(isinstance(key, str) for key in entry.keys):
-            raise Unusable(f"turns of {name} are {shown(entry.turns)}")
+            raise Unusable(f"turns of {name} are {short_result(entry.turns)}")
         return replace(entry, guidance=_guidance(entry.guidance, name))
     if isinstance(entry, Handoff) and callable(getattr(entry.actor, "act", None)):
         return replace(entry, guidance=_guidance(entry.guidance, name))
-    raise Unusable(f"{name} is {shown(entry)}")
+    raise Unusable(f"{name} is {short_result(entry)}")
 
 
 def _guidance(one: object, name: str) -> Guidance:
     if not isinstance(one, Guidance):
-        raise Unusable(f"guidance of {name} is {shown(one)}")
+        raise Unusable(f"guidance of {name} is {short_result(one)}")
     for key in ("kind", "text", "source"):
         text(getattr(one, key), f"{key} of {name}")
     level = whole(one.level, f"level of {name}")

@@ -15,7 +15,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import By, mean_of, owner, rates_by_level
-from turngate.trainer.guidance.solutions import SOLUTIONS, n_shown, partial_solution, shown, solution_of
+from turngate.trainer.guidance.solutions import SOLUTIONS, n_shown, partial_solution, solution_of, solution_prefix
 from turngate.types import JSON, Metrics, ScoredGroup, Task
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -156,7 +156,7 @@ class Seele(Guide):
         wanted = self._wanted(points)
         n = n_shown(len(solution), wanted) if wanted and solution else 0
         share = n / len(solution) if solution else 0.0
-        text = shown(solution, share) if share else ""
+        text = solution_prefix(solution, share) if share else ""
         entry: Entry = partial_solution(text, share, joins=self._across) if text else None
         return Plan(entries=[entry] * self._rounds[number])
 

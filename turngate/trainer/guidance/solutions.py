@@ -31,7 +31,7 @@ def n_shown(n: int, share: float) -> int:
     return min(math.ceil(share * n - 1e-9), n - 1)
 
 
-def shown(solution: Sequence[str], share: float, unit: Unit = "turns") -> str:
+def solution_prefix(solution: Sequence[str], share: float, unit: Unit = "turns") -> str:
     """The first ``share`` of a solution, introduced in words; "" if that is nothing.
 
     Turns are never cut, and the last one is never shown. Characters are rounded half to even, as in GHPO's code.
@@ -84,7 +84,7 @@ class Ghpo(Guide):
         solution = solution_of(self._helpers, group.task)
         texts: dict[str, float] = {}
         for share in self._shares:
-            texts.setdefault(shown(solution, share, self._unit), share)
+            texts.setdefault(solution_prefix(solution, share, self._unit), share)
         texts.pop("", None)
         if wave > len(texts):
             return None
@@ -124,7 +124,7 @@ class QuestA(Guide):
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The same for all siblings."""
-        text = shown(solution_of(self._helpers, task), self._share) if self._share else ""
+        text = solution_prefix(solution_of(self._helpers, task), self._share) if self._share else ""
         return Plan(entries=[partial_solution(text, self._share) if text else None] * group_size)
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:

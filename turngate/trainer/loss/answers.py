@@ -14,7 +14,7 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from turngate.part_calls import Unusable, call_part, instance_of, metrics_of, shown
+from turngate.part_calls import Unusable, call_part, instance_of, metrics_of, short_result
 from turngate.parts import Part, when_used
 from turngate.trainer.loss.base import Correction, Gain, GainOf, Objective, Penalty, PenaltyOf, ShapedOf, Shaping
 from turngate.trainer.loss.tokens import Memory, Needs, Tokens
@@ -105,7 +105,7 @@ def _surveyed(found: Any) -> tuple[Callable[[Tokens], Any], Memory]:
 
 def _called(act: Any) -> Callable[[Tokens], Any]:
     if not callable(act):
-        raise Unusable(f"{shown(act)} cannot be called")
+        raise Unusable(f"{short_result(act)} cannot be called")
     called: Callable[[Tokens], Any] = act
     return called
 
@@ -118,7 +118,7 @@ def _of_each(found: Any, *, tokens: Tokens, name: str = "it") -> torch.Tensor:
 
 
 def _form(found: object) -> str:
-    return f"a tensor of shape {list(found.shape)}" if isinstance(found, torch.Tensor) else shown(found)
+    return f"a tensor of shape {list(found.shape)}" if isinstance(found, torch.Tensor) else short_result(found)
 
 
 def _getter(part: Part, name: str) -> Callable[..., object]:

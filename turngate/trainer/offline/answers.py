@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from turngate.errors import PartError
-from turngate.part_calls import Unusable, answering, call_part, handed_later, metrics_of, shown, whole
+from turngate.part_calls import Unusable, answering, call_part, handed_later, metrics_of, short_result, whole
 from turngate.trainer.offline.episode_index import Recorded
 from turngate.trainer.offline.replays import ReplayFacts, ReplayPart, StepPlan
 from turngate.trainer.offline.sources import EpisodeSource, EpisodesPart, PlayTasks, SourceMeans, Waves
@@ -59,7 +59,7 @@ def _waves(found: Any) -> Waves:
     for name, groups in columns.items():
         for group in groups:
             if not isinstance(group, ScoredGroup):
-                raise Unusable(f"{name} has {shown(group)}")
+                raise Unusable(f"{name} has {short_result(group)}")
     return Waves(**columns, metrics=metrics_of(found.metrics))
 
 
@@ -70,8 +70,8 @@ def _plan(found: Any, *, facts: ReplayFacts) -> StepPlan:
     if n_tasks > len(facts.tasks):
         raise Unusable(f"n_tasks is {n_tasks}, and {len(facts.tasks)} were picked")
     groups = [_rows(rows, "a group") for rows in found.groups]
-    joined = {task: _rows(rows, f"joined of {shown(task)}") for task, rows in found.joined.items()}
-    again = {task: _row(row, f"again of {shown(task)}") for task, row in found.again.items()}
+    joined = {task: _rows(rows, f"joined of {short_result(task)}") for task, rows in found.joined.items()}
+    again = {task: _row(row, f"again of {short_result(task)}") for task, row in found.again.items()}
     for task, rows in [*joined.items(), *((task, [row]) for task, row in again.items())]:
         if any(row.task != task for row in rows):
             raise Unusable(f"what joins '{task}' is of '{rows[0].task}'")
@@ -95,5 +95,5 @@ def _rows(found: Any, name: str) -> list[Recorded]:
 
 def _row(found: Any, name: str) -> Recorded:
     if not isinstance(found, Recorded):
-        raise Unusable(f"{name} has {shown(found)}")
+        raise Unusable(f"{name} has {short_result(found)}")
     return found

@@ -5,7 +5,7 @@ from turngate.envs.sql.generated.families_schema import (
     category,
     date,
     link,
-    named,
+    names,
     real,
     table,
     whole,
@@ -34,19 +34,19 @@ _PARENT, _MAIN, _CHILD = 0.8, 1.3, 2.0
 _LIBRARY = (
     table(
         "authors", "author", _PARENT,
-        named(PEOPLE), category("country", _LANDS), year("born", 1930, 1995, says="year of birth"),
+        names(PEOPLE), category("country", _LANDS), year("born", 1930, 1995, says="year of birth"),
         whole("awards", 0, 9, says="number of awards", nulls=True),
     ),
     table(
         "books", "book", _MAIN,
-        named(TITLES, "title"), link("author_id", "authors"),
+        names(TITLES, "title"), link("author_id", "authors"),
         category("genre", "poetry crime fantasy romance travel science"),
         whole("pages", 40, 99, says="number of pages"), real("price", 3, 40, nulls=True),
         date("published", says="publication date"),
     ),
     table(
         "members", "member", _PARENT,
-        named(PEOPLE), category("city", _TOWNS), whole("age", 16, 80, nulls=True), date("joined", says="join date"),
+        names(PEOPLE), category("city", _TOWNS), whole("age", 16, 80, nulls=True), date("joined", says="join date"),
     ),
     table(
         "loans", "loan", _CHILD,
@@ -59,12 +59,12 @@ _LIBRARY = (
 _SHOP = (
     table(
         "customers", "customer", _PARENT,
-        named(PEOPLE), category("city", _TOWNS), whole("age", 16, 80, nulls=True),
+        names(PEOPLE), category("city", _TOWNS), whole("age", 16, 80, nulls=True),
         real("credit", 0, 90), date("joined", says="join date"),
     ),
     table(
         "products", "product", _MAIN,
-        named(GOODS), category("colour", "red green blue black white brown"), real("price", 2, 90),
+        names(GOODS), category("colour", "red green blue black white brown"), real("price", 2, 90),
         whole("stock", 0, 99), real("weight", 1, 30, nulls=True), date("released", says="release date"),
     ),
     table(
@@ -78,18 +78,18 @@ _SHOP = (
 _SCHOOL = (
     table(
         "teachers", "teacher", _PARENT,
-        named(PEOPLE), category("office", "north south east west"), real("salary", 20, 90),
+        names(PEOPLE), category("office", "north south east west"), real("salary", 20, 90),
         whole("children", 0, 6, says="number of children", nulls=True), date("hired", says="hiring date"),
     ),
     table(
         "courses", "course", _MAIN,
-        named(COURSES, "title"), link("teacher_id", "teachers"), category("stage", "basic middle advanced expert"),
+        names(COURSES, "title"), link("teacher_id", "teachers"), category("stage", "basic middle advanced expert"),
         whole("hours", 10, 90, says="number of hours"), date("started", says="start date"),
         whole("seats", 8, 60, says="number of seats", nulls=True),
     ),
     table(
         "students", "student", _MAIN,
-        named(PEOPLE), category("house", "red green blue white"), year("born", 1995, 2010, says="year of birth"),
+        names(PEOPLE), category("house", "red green blue white"), year("born", 1995, 2010, says="year of birth"),
         real("height", 140, 190, nulls=True),
     ),
     table(
@@ -102,12 +102,12 @@ _SCHOOL = (
 _HOSPITAL = (
     table(
         "doctors", "doctor", _PARENT,
-        named(PEOPLE), category("field", "surgery eyes heart skin children"),
+        names(PEOPLE), category("field", "surgery eyes heart skin children"),
         whole("experience", 1, 40, says="years of experience"), real("rating", 1, 10, nulls=True),
     ),
     table(
         "patients", "patient", _MAIN,
-        named(PEOPLE), category("city", _TOWNS), whole("age", 1, 95), real("weight", 40, 99, nulls=True),
+        names(PEOPLE), category("city", _TOWNS), whole("age", 1, 95), real("weight", 40, 99, nulls=True),
         category("blood", "a b ab zero", says="blood type"), date("insured", says="insurance date"),
     ),
     table(
@@ -121,12 +121,12 @@ _HOSPITAL = (
 _AIRLINE = (
     table(
         "planes", "plane", _PARENT,
-        named(PLACES), category("maker", "airbus boeing embraer fokker"), date("bought", says="purchase date"),
+        names(PLACES), category("maker", "airbus boeing embraer fokker"), date("bought", says="purchase date"),
         whole("seats", 20, 99, says="number of seats"), real("length", 20, 80, nulls=True),
     ),
     table(
         "flights", "flight", _MAIN,
-        named(SIGNS, "code"), link("plane_id", "planes"), category("destination", _TOWNS),
+        names(SIGNS, "code"), link("plane_id", "planes"), category("destination", _TOWNS),
         whole("delay", 1, 90, nulls=True), real("hours", 1, 14, says="number of hours"),
         date("departed", says="departure date"),
     ),
@@ -141,12 +141,12 @@ _AIRLINE = (
 _CINEMA = (
     table(
         "directors", "director", _PARENT,
-        named(PEOPLE), category("country", _LANDS), year("born", 1930, 1995, says="year of birth"),
+        names(PEOPLE), category("country", _LANDS), year("born", 1930, 1995, says="year of birth"),
         whole("awards", 0, 9, says="number of awards", nulls=True),
     ),
     table(
         "films", "film", _MAIN,
-        named(TITLES, "title"), link("director_id", "directors"),
+        names(TITLES, "title"), link("director_id", "directors"),
         category("genre", "comedy drama horror crime western fantasy"),
         whole("minutes", 60, 99, says="number of minutes"), real("budget", 1, 90, nulls=True),
         date("released", says="release date"),
@@ -162,12 +162,12 @@ _CINEMA = (
 _FOOTBALL = (
     table(
         "teams", "team", _PARENT,
-        named(GROUPS), category("city", _TOWNS), year("founded", 1880, 1990, says="founding year"),
+        names(GROUPS), category("city", _TOWNS), year("founded", 1880, 1990, says="founding year"),
         real("budget", 5, 90), whole("titles", 1, 30, says="number of titles", nulls=True),
     ),
     table(
         "players", "player", _MAIN,
-        named(PEOPLE), link("team_id", "teams"), category("position", "keeper defender midfielder striker"),
+        names(PEOPLE), link("team_id", "teams"), category("position", "keeper defender midfielder striker"),
         whole("goals", 0, 60, says="number of goals"), whole("age", 17, 40, nulls=True),
         real("speed", 20, 36), date("signed", says="signing date"),
     ),
@@ -181,12 +181,12 @@ _FOOTBALL = (
 _BANK = (
     table(
         "branches", "branch", _PARENT,
-        named(CITIES), category("region", "north south east west"), whole("staff", 3, 60, says="number of staff"),
+        names(CITIES), category("region", "north south east west"), whole("staff", 3, 60, says="number of staff"),
         real("rent", 5, 80, nulls=True), date("opened", says="opening date"),
     ),
     table(
         "clients", "client", _MAIN,
-        named(PEOPLE), link("branch_id", "branches"), category("job", "baker nurse pilot lawyer farmer singer"),
+        names(PEOPLE), link("branch_id", "branches"), category("job", "baker nurse pilot lawyer farmer singer"),
         whole("age", 18, 90), real("income", 10, 99, nulls=True), date("joined", says="join date"),
     ),
     table(
@@ -200,12 +200,12 @@ _BANK = (
 _FARM = (
     table(
         "barns", "barn", _PARENT,
-        named(PLACES), category("region", "north south east west"), whole("capacity", 10, 99),
+        names(PLACES), category("region", "north south east west"), whole("capacity", 10, 99),
         real("area", 10, 90, nulls=True), date("built", says="building date"),
     ),
     table(
         "animals", "animal", _CHILD,
-        named(PETS), link("barn_id", "barns"), category("species", "cow pig goat sheep horse duck"),
+        names(PETS), link("barn_id", "barns"), category("species", "cow pig goat sheep horse duck"),
         real("weight", 2, 99), whole("age", 1, 20, nulls=True), whole("milk", 0, 40),
         category("colour", "black white brown grey", nulls=True), date("bought", says="purchase date"),
     ),
@@ -214,12 +214,12 @@ _FARM = (
 _RESTAURANT = (
     table(
         "cooks", "cook", _PARENT,
-        named(PEOPLE), category("country", _LANDS), whole("stars", 0, 5, says="number of stars", nulls=True),
+        names(PEOPLE), category("country", _LANDS), whole("stars", 0, 5, says="number of stars", nulls=True),
         real("salary", 20, 80), date("hired", says="hiring date"),
     ),
     table(
         "dishes", "dish", _MAIN,
-        named(DISHES), link("cook_id", "cooks"), category("course", "starter main dessert snack"),
+        names(DISHES), link("cook_id", "cooks"), category("course", "starter main dessert snack"),
         real("price", 3, 40),
         whole("calories", 20, 99, says="number of calories", nulls=True), whole("minutes", 5, 90, says="cooking time"),
         date("added", says="menu date"),
@@ -235,12 +235,12 @@ _RESTAURANT = (
 _GYM = (
     table(
         "trainers", "trainer", _PARENT,
-        named(PEOPLE), category("sport", "boxing yoga rowing running cycling"), real("fee", 10, 60),
+        names(PEOPLE), category("sport", "boxing yoga rowing running cycling"), real("fee", 10, 60),
         whole("medals", 1, 20, says="number of medals", nulls=True), date("hired", says="hiring date"),
     ),
     table(
         "members", "member", _MAIN,
-        named(PEOPLE), category("city", _TOWNS), whole("age", 16, 80), real("weight", 45, 99, nulls=True),
+        names(PEOPLE), category("city", _TOWNS), whole("age", 16, 80), real("weight", 45, 99, nulls=True),
         date("joined", says="join date"),
     ),
     table(
@@ -254,13 +254,13 @@ _GYM = (
 _CONCERTS = (
     table(
         "bands", "band", _PARENT,
-        named(GROUPS), category("style", "rock jazz folk pop metal"),
+        names(GROUPS), category("style", "rock jazz folk pop metal"),
         whole("albums", 1, 30, says="number of albums", nulls=True),
         whole("size", 2, 12, says="number of players"), year("formed", 1960, 2015, says="founding year"),
     ),
     table(
         "venues", "venue", _PARENT,
-        named(PLACES), category("city", _TOWNS), whole("capacity", 10, 99), real("rent", 1, 50, nulls=True),
+        names(PLACES), category("city", _TOWNS), whole("capacity", 10, 99), real("rent", 1, 50, nulls=True),
         date("opened", says="opening date"),
     ),
     table(
@@ -274,12 +274,12 @@ _CONCERTS = (
 _MUSEUM = (
     table(
         "artists", "artist", _PARENT,
-        named(PEOPLE), category("country", _LANDS), year("born", 1800, 1980, says="year of birth"),
+        names(PEOPLE), category("country", _LANDS), year("born", 1800, 1980, says="year of birth"),
         whole("prizes", 0, 9, says="number of prizes", nulls=True),
     ),
     table(
         "paintings", "painting", _MAIN,
-        named(TITLES, "title"), link("artist_id", "artists"), category("style", "cubist gothic baroque modern"),
+        names(TITLES, "title"), link("artist_id", "artists"), category("style", "cubist gothic baroque modern"),
         real("value", 5, 99), whole("width", 20, 99), real("frame", 1, 20, says="frame weight", nulls=True),
         date("acquired", says="acquisition date"),
     ),
@@ -293,12 +293,12 @@ _MUSEUM = (
 _RAILWAY = (
     table(
         "stations", "station", _PARENT,
-        named(CITIES), category("zone", "inner outer coast hills"), whole("platforms", 1, 24),
+        names(CITIES), category("zone", "inner outer coast hills"), whole("platforms", 1, 24),
         real("height", 1, 90, nulls=True), date("opened", says="opening date"),
     ),
     table(
         "trains", "train", _MAIN,
-        named(SIGNS), category("type", "express local freight night"), whole("speed", 40, 99),
+        names(SIGNS), category("type", "express local freight night"), whole("speed", 40, 99),
         real("length", 50, 99), whole("age", 1, 50, nulls=True),
     ),
     table(

@@ -103,7 +103,7 @@ class DatabaseFamily:
         return tuple((a, b) for a in self.links for b in self.links if a.child == b.child and a.parent != b.parent)
 
 
-def named(words: tuple[str, ...], name: str = "name") -> Column:
+def names(words: tuple[str, ...], name: str = "name") -> Column:
     """A text column without duplicates: what people call a row."""
     return Column(name=name, kind="name", says=name, words=words)
 

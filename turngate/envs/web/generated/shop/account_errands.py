@@ -169,7 +169,7 @@ def return_line(scene: ShopScene, possible: bool) -> TaskDraft | None:
     steps: list[PlanStep] = [plans.link(f"Return {name}")]
     if quantity != 1:
         steps.append(plans.amount(labels.QUANTITY, quantity))
-    steps += [plans.chosen(labels.REASON, labels.REASONS[reason]), plans.button(labels.REQUEST_RETURN)]
+    steps += [plans.choose_option(labels.REASON, labels.REASONS[reason]), plans.button(labels.REQUEST_RETURN)]
     goal = ShopGoal(ends=(End(returns=WantedReturn(order_line=line.id, quantity=quantity, reason=reason)),))
     return TaskDraft(text=text, goal=goal, plan=(*look, *steps, plans.FINISHED), account=account)
 

@@ -35,7 +35,7 @@ def buy_named(scene: ShopScene, possible: bool) -> TaskDraft | None:
     if bool(ends) is not possible:
         return None
     text = rng.pick(_BUY).format(wordings.describe_want(rng, want))
-    look = plans.found(scene, variant, variant.product.name)
+    look = plans.find_product(scene, variant, variant.product.name)
     return _purchase(scene, text, (want,), ends, ends[0] if ends else None, look)
 
 
@@ -48,7 +48,7 @@ def buy_described(scene: ShopScene, possible: bool) -> TaskDraft | None:
     if len(ends) != possible:
         return None
     text = rng.pick(_BUY).format(wordings.describe_want(rng, want))
-    look = plans.found(scene, _first(scene, ends[0])[0], want.kind) if ends else plans.search(want.kind)
+    look = plans.find_product(scene, _first(scene, ends[0])[0], want.kind) if ends else plans.search(want.kind)
     return _purchase(scene, text, (want,), ends, ends[0] if ends else None, look)
 
 
@@ -108,7 +108,7 @@ def compare(scene: ShopScene, possible: bool) -> TaskDraft | None:
     text = rng.pick(_CHEAPEST if cheapest else _BEST).format(noun, clause)
     sort, rating = ("price", want.min_rating) if cheapest else ("rating", None)
     if ends:
-        look = plans.found(scene, _first(scene, ends[0])[0], want.kind, sort=sort, min_rating=rating)
+        look = plans.find_product(scene, _first(scene, ends[0])[0], want.kind, sort=sort, min_rating=rating)
     else:
         look = [*plans.search(want.kind), *plans.narrowed(sort, rating)]
     return _purchase(scene, text, (want,), ends, ends[0] if ends else None, look)
@@ -156,9 +156,9 @@ def _purchase(
     steps: list[PlanStep] = []
     for variant, want in zip(_first(scene, shown), wants, strict=True):
         if by_price:
-            steps += look or plans.found(scene, variant, want.kind, sort="price", min_rating=want.min_rating)
+            steps += look or plans.find_product(scene, variant, want.kind, sort="price", min_rating=want.min_rating)
         else:
-            steps += look or plans.found(scene, variant, want.name or want.kind)
+            steps += look or plans.find_product(scene, variant, want.name or want.kind)
         steps += plans.added(variant, want.quantity)
     steps += plans.check_out(scene.account, shown.order)
     return TaskDraft(text=text, goal=ShopGoal(ends=tuple(ends), wants=wants), plan=tuple(steps), account=scene.account)

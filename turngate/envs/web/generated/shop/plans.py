@@ -34,7 +34,7 @@ def text(name: str, value: str) -> PlanStep:
     return PlanStep(kind="fill", role="textbox", name=name, value=value)
 
 
-def chosen(name: str, value: str) -> PlanStep:
+def choose_option(name: str, value: str) -> PlanStep:
     """Choose one of a list."""
     return PlanStep(kind="select", role="combobox", name=name, value=value)
 
@@ -46,11 +46,11 @@ def search(words: str) -> list[PlanStep]:
 
 def narrowed(sort: str, min_rating: int | None) -> list[PlanStep]:
     """Sort the results, and leave out products with a lower rating."""
-    steps = [] if min_rating is None else [chosen(labels.MIN_RATING, rating_choice(min_rating))]
-    return [*steps, chosen(labels.SORT_BY, labels.SORTS[sort]), button(labels.APPLY)]
+    steps = [] if min_rating is None else [choose_option(labels.MIN_RATING, rating_choice(min_rating))]
+    return [*steps, choose_option(labels.SORT_BY, labels.SORTS[sort]), button(labels.APPLY)]
 
 
-def found(
+def find_product(
     scene: ShopScene, variant: Variant, words: str, *, sort: str = "", min_rating: int | None = None
 ) -> list[PlanStep]:
     """Search for words, sort and filter if ``sort`` says so, and open the page of the product."""
@@ -67,7 +67,7 @@ def found(
 
 def added(variant: Variant, quantity: int) -> list[PlanStep]:
     """On the page of a product: choose its options and put it into the cart."""
-    steps = [chosen(name, value) for name, value in variant.options.items()]
+    steps = [choose_option(name, value) for name, value in variant.options.items()]
     if quantity != 1:
         steps.append(amount(labels.QUANTITY, quantity))
     return [*steps, button(labels.ADD_TO_CART)]

@@ -98,7 +98,7 @@ def count(look: Look, selector: str) -> int:
     return int(look.js(f"document.querySelectorAll({json.dumps(selector)}).length"))
 
 
-def shown(look: Look, selector: str) -> list[bool]:
+def visible_flags(look: Look, selector: str) -> list[bool]:
     """For each element that ``selector`` finds whether it takes up room on the page."""
     found = look.js(
         f"Array.from(document.querySelectorAll({json.dumps(selector)}), element => {{"
@@ -151,13 +151,13 @@ def nth_with(found: list[str], wanted: str, where: str = "") -> int:
 # --- steps that are only needed if the page is not so already ---------------------------------------------------------
 
 
-def filled(look: Look, selector: str, value: str, nth: int = 0) -> Iterator[PageStep]:
+def fill_field(look: Look, selector: str, value: str, nth: int = 0) -> Iterator[PageStep]:
     """Make a field hold ``value``."""
     if look.js(f"document.querySelectorAll({json.dumps(selector)})[{nth}].value") != value:
         yield PageStep(kind="fill", selector=selector, nth=nth, value=value)
 
 
-def chosen(look: Look, selector: str, *labels: str) -> Iterator[PageStep]:
+def choose_labels(look: Look, selector: str, *labels: str) -> Iterator[PageStep]:
     """Make a list have exactly the options ``labels`` selected."""
     now = look.js(
         f"Array.from(document.querySelector({json.dumps(selector)}).selectedOptions, option => option.text.trim())"

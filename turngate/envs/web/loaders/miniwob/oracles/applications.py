@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
+from turngate.envs.web.loaders.miniwob.oracles.clicking import question_part
 from turngate.envs.web.loaders.miniwob.oracles.opening import ANIMATION_MS, picked_date
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
@@ -15,11 +15,11 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
     click,
     count,
     drag,
-    filled,
+    fill_field,
     nth_with,
-    shown,
     texts,
     utterance,
+    visible_flags,
     wait,
 )
 
@@ -57,12 +57,12 @@ def mailed(
     elif to is not None:
         if not count(look, "#forward"):
             yield click("#email .email-forward")
-        yield from filled(look, "#forward .forward-sender", to)
+        yield from fill_field(look, "#forward .forward-sender", to)
         yield click("#send-forward")
     else:
         if not count(look, "#reply"):
             yield click("#email .email-reply")
-        yield from filled(look, "#reply-text", text or "")
+        yield from fill_field(look, "#reply-text", text or "")
         yield click("#send-reply")
 
 
@@ -84,7 +84,7 @@ def social_media(look: Look) -> Iterator[PageStep]:
     nth = next((nth for nth, one in enumerate(labels) if one.startswith(label)), None)
     if nth is None:
         raise NoAnswer(f"the menu holds {labels}, not '{label}'")
-    if not shown(look, ".media ul")[post]:
+    if not visible_flags(look, ".media ul")[post]:
         yield click(".media .more", post)
     yield click(".media ul li", post * items + nth)
 
@@ -124,7 +124,7 @@ def order_food(look: Look) -> Iterator[PageStep]:
             raise NoAnswer(f"no dish is {found.group(2)}")
         wanted = [int(found.group(1)) * (nth == fitting[0]) for nth in range(len(dishes))]
     else:
-        names = asked(look, re.compile(r"item: (.*)")).split(", ")
+        names = question_part(look, re.compile(r"item: (.*)")).split(", ")
         wanted = [int(name in [one.strip() for one in names]) for name, _, _ in dishes]
     for nth, (_, _, quantity) in enumerate(dishes):
         for _ in range(abs(wanted[nth] - quantity)):
@@ -158,14 +158,14 @@ def book_flight(look: Look) -> Iterator[PageStep]:
     if question is None:
         raise NoAnswer(f"the question is '{utterance(look)}'")
     wish, origin, destination, month, day = question.groups()
-    if not any(shown(look, "#results .flight")):
+    if not any(visible_flags(look, "#results .flight")):
         for field, place in (("#flight-from", origin), ("#flight-to", destination)):
             held = look.js(f"document.querySelector('{field}').value")
             if place not in held or held == place:
                 yield PageStep(kind="fill", selector=field, value=place)
                 yield wait(ANIMATION_MS)  # the list of places opens after a pause
                 offers = texts(look, ".ui-autocomplete li")
-                visible = shown(look, ".ui-autocomplete li")
+                visible = visible_flags(look, ".ui-autocomplete li")
                 fitting = [n for n, one in enumerate(offers) if place in one and visible[n]]
                 if not fitting:
                     raise NoAnswer(f"none of {offers} is {place}")

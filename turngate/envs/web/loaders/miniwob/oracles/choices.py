@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
+from turngate.envs.web.loaders.miniwob.oracles.clicking import question_part
 from turngate.envs.web.loaders.miniwob.oracles.words import DIGITS, SIMILAR
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
     NoAnswer,
     Oracle,
     PageStep,
-    chosen,
+    choose_labels,
     click,
-    filled,
+    fill_field,
     nth_with,
     texts,
     ticked,
@@ -27,7 +27,7 @@ SELECT = re.compile(r"Select (.*?) (?:from|and click)")
 
 def click_checkboxes(look: Look) -> Iterator[PageStep]:
     """Tick the boxes that are named."""
-    names = asked(look, SELECT)
+    names = question_part(look, SELECT)
     labels = texts(look, "#area label")
     wanted = set() if names == "nothing" else {nth_with(labels, name) for name in names.split(", ")}
     yield from ticked(look, "#area input[type=checkbox]", wanted)
@@ -36,7 +36,7 @@ def click_checkboxes(look: Look) -> Iterator[PageStep]:
 
 def click_checkboxes_soft(look: Look) -> Iterator[PageStep]:
     """Tick the boxes whose word means the same as one that is named."""
-    names = set(asked(look, re.compile(r"similar to (.*) and click")).split(", "))
+    names = set(question_part(look, re.compile(r"similar to (.*) and click")).split(", "))
     groups = [group for group in SIMILAR if group & names]
     labels = texts(look, "#area label")
     wanted = {nth for nth, label in enumerate(labels) if any(label in group for group in groups)}
@@ -46,7 +46,7 @@ def click_checkboxes_soft(look: Look) -> Iterator[PageStep]:
 
 def click_option(look: Look) -> Iterator[PageStep]:
     """Choose one radio button."""
-    nth = nth_with(texts(look, "#area label"), asked(look, SELECT))
+    nth = nth_with(texts(look, "#area label"), question_part(look, SELECT))
     if not look.js(f"document.querySelectorAll('#area input')[{nth}].checked"):
         yield click("#area input", nth)
     yield click("#subbtn")
@@ -54,10 +54,10 @@ def click_option(look: Look) -> Iterator[PageStep]:
 
 def choose_list(look: Look) -> Iterator[PageStep]:
     """Choose one or several of a list."""
-    asks = asked(look, SELECT)
+    asks = question_part(look, SELECT)
     options = texts(look, "#options option")
     names = [asks] if asks in options else asks.split(", ")
-    yield from chosen(look, "#options", *(options[nth_with(options, name)] for name in names))
+    yield from choose_labels(look, "#options", *(options[nth_with(options, name)] for name in names))
     yield click("#area button")
 
 
@@ -114,14 +114,14 @@ def guess_number(look: Look) -> Iterator[PageStep]:
                 high = min(high, int(found.group(2)) - 1)
             else:
                 low = max(low, int(found.group(2)) + 1)
-        yield from filled(look, "#tt", str((low + high) // 2))
+        yield from fill_field(look, "#tt", str((low + high) // 2))
         yield click("#subbtn")
     raise NoAnswer("the page has ruled out all numbers")
 
 
 def number_checkboxes(look: Look) -> Iterator[PageStep]:
     """Draw a digit as its picture shows it."""
-    drawing = DIGITS[int(asked(look))]
+    drawing = DIGITS[int(question_part(look))]
     yield from ticked(look, "#checkboxes input", {nth for nth, one in enumerate(drawing) if one == "#"})
     yield click("#subbtn")
 
@@ -145,7 +145,7 @@ def simon_says(look: Look) -> Iterator[PageStep]:
 
 def stock_market(look: Look) -> Iterator[PageStep]:
     """Wait for the price to fall to the wanted one: it may never fall below, and the page takes the price itself."""
-    limit = float(asked(look, re.compile(r"\$([\d.]+\d)")))
+    limit = float(question_part(look, re.compile(r"\$([\d.]+\d)")))
     while True:
         price = texts(look, "#stock-price")[0]
         if price and float(price.lstrip("$")) <= limit:

@@ -31,7 +31,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 QUOTED = re.compile(r'"(.*)"')
 
 
-def asked(look: Look, pattern: re.Pattern[str] = QUOTED, group: int = 1) -> str:
+def question_part(look: Look, pattern: re.Pattern[str] = QUOTED, group: int = 1) -> str:
     """The part of the question that ``pattern`` finds. Raises NoAnswer."""
     found = pattern.search(utterance(look))
     if found is None:
@@ -43,7 +43,7 @@ def clicks_text(selector: str, pattern: re.Pattern[str] = QUOTED) -> Oracle:
     """Click the element of ``selector`` whose text is asked for."""
 
     def play(look: Look) -> Iterator[PageStep]:
-        yield click(selector, nth_with(texts(look, selector), asked(look, pattern), selector))
+        yield click(selector, nth_with(texts(look, selector), question_part(look, pattern), selector))
 
     return play
 
@@ -59,7 +59,7 @@ def clicks(selector: str) -> Oracle:
 
 def click_dialog_2(look: Look) -> Iterator[PageStep]:
     """Click a button of the dialog, or the "x" in its corner."""
-    label = asked(look)
+    label = question_part(look)
     if label == "x":
         yield click(".ui-dialog-titlebar button")
     else:
@@ -80,7 +80,7 @@ def button_delay(look: Look) -> Iterator[PageStep]:
         return
     began = look.js("Date.now()")
     yield click("#subbtn")
-    seconds = int(asked(look, re.compile(r"wait (\d+) seconds")))
+    seconds = int(question_part(look, re.compile(r"wait (\d+) seconds")))
     left = int(seconds * 1000 - (look.js("Date.now()") - began))
     if left > 0:
         yield wait(left)
@@ -89,18 +89,18 @@ def button_delay(look: Look) -> Iterator[PageStep]:
 
 def click_tab(look: Look) -> Iterator[PageStep]:
     """Click a tab by its number."""
-    yield click("#area ul a", nth_with(texts(look, "#area ul a"), asked(look, re.compile(r"on (Tab #\d)"))))
+    yield click("#area ul a", nth_with(texts(look, "#area ul a"), question_part(look, re.compile(r"on (Tab #\d)"))))
 
 
 def click_widget(look: Look) -> Iterator[PageStep]:
     """Click a widget of a kind."""
-    kind = {"radio": "[type=radio]", "checkbox": "[type=checkbox]", "text": "[type=input]"}.get(asked(look))
-    yield click(f".widget input{kind}" if kind else f".widget {asked(look)}")
+    kind = {"radio": "[type=radio]", "checkbox": "[type=checkbox]", "text": "[type=input]"}.get(question_part(look))
+    yield click(f".widget input{kind}" if kind else f".widget {question_part(look)}")
 
 
 def click_color(look: Look) -> Iterator[PageStep]:
     """Click the box of a colour; a colour is compared as the browser paints it."""
-    wanted = asked(look, re.compile(r"Click on the (.*) colored box"))
+    wanted = question_part(look, re.compile(r"Click on the (.*) colored box"))
     colours = [style and style.split(":")[1].strip(" ;") for style in attributes(look, "#area .color", "style")]
     if wanted not in colours:
         raise NoAnswer(f"no box is {wanted}, only {colours}")
@@ -109,12 +109,12 @@ def click_color(look: Look) -> Iterator[PageStep]:
 
 def focus_text_2(look: Look) -> Iterator[PageStep]:
     """Focus a field by its number."""
-    yield click("#area input", int(asked(look, re.compile(r"(\d)(st|nd|rd)"))) - 1)
+    yield click("#area input", int(question_part(look, re.compile(r"(\d)(st|nd|rd)"))) - 1)
 
 
 def grid_coordinate(look: Look) -> Iterator[PageStep]:
     """Click a point of the grid; x grows to the right and y upwards, from -2 to 2."""
-    x, y = (int(one) for one in asked(look, re.compile(r"\((.*)\)")).split(","))
+    x, y = (int(one) for one in question_part(look, re.compile(r"\((.*)\)")).split(","))
     middles = [box.middle for box in boxes(look, "svg circle")]
     columns, rows = (sorted({round(middle[axis], 1) for middle in middles}) for axis in (0, 1))
     yield click_at(columns[x + 2], rows[2 - y])
@@ -122,7 +122,7 @@ def grid_coordinate(look: Look) -> Iterator[PageStep]:
 
 def click_shades(look: Look) -> Iterator[PageStep]:
     """Select the boxes in which one of the three basic colours is the strongest."""
-    wanted = ("red", "green", "blue").index(asked(look, re.compile(r"shades of (\w+)")))
+    wanted = ("red", "green", "blue").index(question_part(look, re.compile(r"shades of (\w+)")))
     painted = look.js(
         "Array.from(document.querySelectorAll('#area span'), one => [getComputedStyle(one).backgroundColor, "
         "one.classList.contains('selected')])"

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
-from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
+from turngate.envs.web.loaders.miniwob.oracles.clicking import question_part
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Extent,
     Look,
@@ -38,27 +38,29 @@ def slid(look: Look, wanted: int, value: str, handle: str, nth: int = 0) -> Iter
 
 def use_slider(look: Look) -> Iterator[PageStep]:
     """One slider."""
-    yield from slid(look, int(asked(look, re.compile(r"Select (-?\d+)"))), "#val", ".ui-slider-handle")
+    yield from slid(look, int(question_part(look, re.compile(r"Select (-?\d+)"))), "#val", ".ui-slider-handle")
     yield click("#subbtn")
 
 
 def use_slider_2(look: Look) -> Iterator[PageStep]:
     """Three sliders."""
-    for nth, wanted in enumerate(asked(look, re.compile(r"\[(.*)\]")).split(",")):
+    for nth, wanted in enumerate(question_part(look, re.compile(r"\[(.*)\]")).split(",")):
         yield from slid(look, int(wanted), f"#val-{nth + 1}", f"#slider-{nth + 1} .ui-slider-handle")
     yield click("#subbtn")
 
 
 def form_sequence(look: Look) -> Iterator[PageStep]:
     """A slider, then a box."""
-    yield from slid(look, int(asked(look, re.compile(r"Select (-?\d+)"))), "#val", ".ui-slider-handle")
-    yield from ticked(look, "#area input[type=checkbox]", {int(asked(look, re.compile(r"the (\d)\w\w checkbox"))) - 1})
+    yield from slid(look, int(question_part(look, re.compile(r"Select (-?\d+)"))), "#val", ".ui-slider-handle")
+    yield from ticked(
+        look, "#area input[type=checkbox]", {int(question_part(look, re.compile(r"the (\d)\w\w checkbox"))) - 1}
+    )
     yield click("#subbtn")
 
 
 def use_spinner(look: Look) -> Iterator[PageStep]:
     """The arrows beside a number."""
-    wanted = int(asked(look, re.compile(r"Select (-?\d+)")))
+    wanted = int(question_part(look, re.compile(r"Select (-?\d+)")))
     while (now := int(look.js("Number(document.querySelector('#spinner').value)"))) != wanted:
         yield click(".ui-spinner-up" if wanted > now else ".ui-spinner-down")
     yield click("#subbtn")
@@ -102,7 +104,7 @@ DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
 
 def drag_shape_away(look: Look) -> Iterator[PageStep]:
     """A shape in one direction, as far as needed: how it hangs on the mouse depends on its kind."""
-    dx, dy = DIRECTIONS[asked(look, re.compile(r"(left|right|up|down) then"))]
+    dx, dy = DIRECTIONS[question_part(look, re.compile(r"(left|right|up|down) then"))]
     shape = boxes(look, "#area svg > *")[0]
     if look.js("document.querySelector('#area svg > *').getAttribute('transform')") is None:
         yield drag(shape.middle, moved(shape.middle, 35 * dx, 35 * dy))
@@ -130,7 +132,7 @@ def inside(box: Extent, frame: Extent) -> bool:
 
 def drag_shapes(look: Look) -> Iterator[PageStep]:
     """All shapes of a kind into a box, or into the left of two and all others into the right."""
-    wanted = asked(look, re.compile(r"Drag all (\w+)"))
+    wanted = question_part(look, re.compile(r"Drag all (\w+)"))
     frames = boxes(look, "#area_svg #shape-container")
     for nth, (tag, colour, box) in enumerate(shapes_of(look)):
         fits = wanted in (colour, next(name for name, one in SHAPES.items() if one == tag))
@@ -155,7 +157,7 @@ def sorted_to(look: Look, start: int, end: int) -> Iterator[PageStep]:
 
 def drag_items(look: Look) -> Iterator[PageStep]:
     """An item to a place in a list of five, by number or by name of the place."""
-    name = asked(look, re.compile(r"Drag (\S+) "))
+    name = question_part(look, re.compile(r"Drag (\S+) "))
     start = nth_with(texts(look, "#sortable > li"), name)
     question = utterance(look)
     if found := re.search(r"to the (\d)\w\w position", question):
@@ -274,7 +276,7 @@ def use_colorwheel_2(look: Look) -> Iterator[PageStep]:
 
 def use_colorwheel(look: Look) -> Iterator[PageStep]:
     """Type the colour of a name: the browser knows which it is."""
-    name = asked(look, re.compile(r"Select (\w+) with"))
+    name = question_part(look, re.compile(r"Select (\w+) with"))
     painted = look.js(
         f"(one => {{ one.fillStyle = {name!r}; return one.fillStyle; }})"
         "(document.createElement('canvas').getContext('2d'))"

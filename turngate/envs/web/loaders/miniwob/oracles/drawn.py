@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
+from turngate.envs.web.loaders.miniwob.oracles.clicking import question_part
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
     NoAnswer,
@@ -50,7 +50,7 @@ def shapes_of(look: Look) -> list[DrawnShape]:
 
 def click_shape(look: Look) -> Iterator[PageStep]:
     """Click one that is described."""
-    words = set(asked(look, re.compile(r"Click on a (.*)")).split())
+    words = set(question_part(look, re.compile(r"Click on a (.*)")).split())
     fitting = [shape for shape in shapes_of(look) if words <= shape.words]
     if not fitting:
         raise NoAnswer(f"nothing is {words}")
@@ -59,7 +59,7 @@ def click_shape(look: Look) -> Iterator[PageStep]:
 
 def count_shape(look: Look) -> Iterator[PageStep]:
     """Say how many there are."""
-    words = set(asked(look, re.compile(r"How many (.*)s are there")).split())
+    words = set(question_part(look, re.compile(r"How many (.*)s are there")).split())
     amount = sum(words <= shape.words for shape in shapes_of(look))
     yield click("#count-buttons button", nth_with(texts(look, "#count-buttons button"), str(amount)))
 

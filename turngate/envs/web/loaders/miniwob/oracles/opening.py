@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
+from turngate.envs.web.loaders.miniwob.oracles.clicking import question_part
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
     NoAnswer,
@@ -14,11 +14,11 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
     attributes,
     click,
     count,
-    filled,
+    fill_field,
     nth_with,
-    shown,
     texts,
     utterance,
+    visible_flags,
     wait,
 )
 
@@ -28,20 +28,20 @@ ANIMATION_MS = 600
 
 def click_collapsible(look: Look) -> Iterator[PageStep]:
     """Open the section, then submit."""
-    if not any(shown(look, ".ui-accordion-content")):
+    if not any(visible_flags(look, ".ui-accordion-content")):
         yield click("#area h3")
     yield click("#subbtn")
 
 
 def click_collapsible_2(look: Look) -> Iterator[PageStep]:
     """Open the section that holds the link."""
-    word = asked(look)
+    word = question_part(look)
     nth = nth_with(texts(look, "#area .alink"), word)
     section = look.js(
         f"Array.from(document.querySelectorAll('#area .ui-accordion-content'))"
         f".indexOf(document.querySelectorAll('#area .alink')[{nth}].closest('.ui-accordion-content'))"
     )
-    if not shown(look, "#area .alink")[nth]:
+    if not visible_flags(look, "#area .alink")[nth]:
         yield click("#area h3", section)
     yield click("#area .alink", nth)
 
@@ -49,20 +49,20 @@ def click_collapsible_2(look: Look) -> Iterator[PageStep]:
 def click_tab_2(look: Look) -> Iterator[PageStep]:
     """Open the tab that holds the link; where none does, the tab that is left is the answer."""
     links = texts(look, "#area .alink")
-    word = asked(look)
+    word = question_part(look)
     if word not in links:
         yield click("#area ul a", 1)
         return
     nth = links.index(word)
     panel = look.js(f"document.querySelectorAll('#area .alink')[{nth}].closest('.ui-tabs-panel').id")
-    if not shown(look, "#area .alink")[nth]:
+    if not visible_flags(look, "#area .alink")[nth]:
         yield click("#area ul a", attributes(look, "#area ul a", "href").index(f"#{panel}"))
     yield click("#area .alink", nth)
 
 
 def click_menu(look: Look) -> Iterator[PageStep]:
     """Along a path of menus; a menu opens under the mouse."""
-    names = asked(look, re.compile(r"Select (.*)")).split(">")
+    names = question_part(look, re.compile(r"Select (.*)")).split(">")
     for name in names[:-1]:
         yield PageStep(kind="hover", selector="#menu .ui-menu-item-wrapper", nth=_menu_item(look, name))
     yield click("#menu .ui-menu-item-wrapper", _menu_item(look, names[-1]))
@@ -81,17 +81,17 @@ def click_menu_2(look: Look) -> Iterator[PageStep]:
         )
         nth = icons.index(icon)
     else:
-        nth = _menu_item(look, asked(look, re.compile(r'labeled "(.*)"')))
-    if not any(shown(look, "#menu")):
+        nth = _menu_item(look, question_part(look, re.compile(r'labeled "(.*)"')))
+    if not any(visible_flags(look, "#menu")):
         yield click("#open-menu")
-    if not shown(look, "#menu .ui-menu-item-wrapper")[nth]:
+    if not visible_flags(look, "#menu .ui-menu-item-wrapper")[nth]:
         yield PageStep(kind="hover", selector="#menu .ui-menu-item-wrapper", nth=_menu_item(look, "Playback"))
     yield click("#menu .ui-menu-item-wrapper", nth)
 
 
 def click_pie(look: Look) -> Iterator[PageStep]:
     """Open the wheel in its middle, then its piece."""
-    label = asked(look)
+    label = question_part(look)
     if texts(look, "#wheelnav-divWheel-spreadertitle") == ["+"]:
         yield click("#wheelnav-divWheel-spreadertitle")
         yield wait(ANIMATION_MS)
@@ -101,7 +101,7 @@ def click_pie(look: Look) -> Iterator[PageStep]:
 
 def navigate_tree(look: Look) -> Iterator[PageStep]:
     """Open folders from the outermost to the one that holds the name."""
-    name = asked(look)
+    name = question_part(look)
     nth = nth_with(texts(look, "#tree span"), name)
     path = look.js(
         f"""(one => {{
@@ -127,7 +127,7 @@ def picked_date(look: Look, month: int, day: int) -> Iterator[PageStep]:
     """Make the date field hold a day of 2016, by its calendar."""
     if look.js("document.querySelector('#datepicker').value") == f"{month:02}/{day:02}/2016":
         return
-    if not any(shown(look, "#ui-datepicker-div")):
+    if not any(visible_flags(look, "#ui-datepicker-div")):
         yield click("#datepicker")
     while True:
         now = MONTHS.index(texts(look, ".ui-datepicker-month")[0]) + 1
@@ -141,7 +141,7 @@ def picked_date(look: Look, month: int, day: int) -> Iterator[PageStep]:
 
 def choose_date(look: Look) -> Iterator[PageStep]:
     """A day, by the calendar."""
-    month, day, _ = asked(look, re.compile(r"Select ([\d/]+) as")).split("/")
+    month, day, _ = question_part(look, re.compile(r"Select ([\d/]+) as")).split("/")
     yield from picked_date(look, int(month), int(day))
     yield click("#subbtn")
 
@@ -161,10 +161,10 @@ def phone_book(look: Look) -> Iterator[PageStep]:
 
 def search_engine(look: Look) -> Iterator[PageStep]:
     """Search, turn to the page that holds the result with this number, and click it."""
-    word = asked(look, re.compile(r'enter "(.*?)"'))
-    nth = int(asked(look, re.compile(r"(\d)(st|nd|rd|th) search"))) - 1
+    word = question_part(look, re.compile(r'enter "(.*?)"'))
+    nth = int(question_part(look, re.compile(r"(\d)(st|nd|rd|th) search"))) - 1
     if look.js("document.querySelector('#search-text').value") != word or not count(look, "#page-content a"):
-        yield from filled(look, "#search-text", word)
+        yield from fill_field(look, "#search-text", word)
         yield click("#search")
     page = str(nth // 3 + 1)
     if texts(look, "#pagination .active") != [page]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from turngate.envs.web.loaders.miniwob.oracles.clicking import asked
+from turngate.envs.web.loaders.miniwob.oracles.clicking import question_part
 from turngate.envs.web.loaders.miniwob.oracles.opening import ANIMATION_MS
 from turngate.envs.web.loaders.miniwob.page_steps import (
     Look,
@@ -16,12 +16,12 @@ from turngate.envs.web.loaders.miniwob.page_steps import (
     click,
     count,
     drag,
-    filled,
+    fill_field,
     nth_with,
     press,
-    shown,
     texts,
     utterance,
+    visible_flags,
     wait,
 )
 
@@ -30,7 +30,7 @@ def types_in(field: str, answer: Callable[[Look], str], button: str = "#subbtn")
     """Type ``answer`` into ``field`` and submit."""
 
     def play(look: Look) -> Iterator[PageStep]:
-        yield from filled(look, field, answer(look))
+        yield from fill_field(look, field, answer(look))
         yield click(button)
 
     return play
@@ -41,25 +41,25 @@ def types_in(field: str, answer: Callable[[Look], str], button: str = "#subbtn")
 
 def in_case(look: Look) -> str:
     """The quoted word in upper or lower case."""
-    word = asked(look)
+    word = question_part(look)
     return word.upper() if "upper case" in utterance(look) else word.lower()
 
 
 def iso_date(look: Look) -> str:
     """The date as a date field takes it."""
-    month, day, year = asked(look, re.compile(r"Enter ([\d/]+) as")).split("/")
+    month, day, year = question_part(look, re.compile(r"Enter ([\d/]+) as")).split("/")
     return f"{year}-{month}-{day}"
 
 
 def iso_time(look: Look) -> str:
     """The time as a time field takes it: on a clock with 24 hours."""
-    hour, minute, half = re.split(r"[:\s]+", asked(look, re.compile(r"Enter (.*?) as")))
+    hour, minute, half = re.split(r"[:\s]+", question_part(look, re.compile(r"Enter (.*?) as")))
     return f"{int(hour) % 12 + 12 * (half == 'PM'):02}:{minute}"
 
 
 def word_of_paragraph(look: Look) -> str:
     """A word of the paragraph by its number, without punctuation."""
-    nth = int(asked(look, re.compile(r"(\d+)(st|nd|rd|th) word")))
+    nth = int(question_part(look, re.compile(r"(\d+)(st|nd|rd|th) word")))
     return re.sub(r"[^a-zA-Z]", "", texts(look, "#area p")[0].split()[nth - 1])
 
 
@@ -110,23 +110,23 @@ def captcha(look: Look) -> str:
 def enter_password(look: Look) -> Iterator[PageStep]:
     """The same twice."""
     for field in ("#password", "#verify"):
-        yield from filled(look, field, asked(look))
+        yield from fill_field(look, field, question_part(look))
     yield click("#subbtn")
 
 
 def login_user(look: Look) -> Iterator[PageStep]:
     """User and password, sent away whatever asks whether to leave."""
     fields = {
-        "#username": asked(look, re.compile(r'username "(.*?)"')),
-        "#password": asked(look, re.compile(r'password "(.*?)" into')),
+        "#username": question_part(look, re.compile(r'username "(.*?)"')),
+        "#password": question_part(look, re.compile(r'password "(.*?)" into')),
     }
     for field, value in fields.items():
         if count(look, "#popup"):
             yield click("#popup-cancel")
-        yield from filled(look, field, value)
+        yield from fill_field(look, field, value)
         if count(look, "#popup"):
             yield click("#popup-cancel")
-            yield from filled(look, field, value)
+            yield from fill_field(look, field, value)
     yield click("#subbtn")
 
 
@@ -134,7 +134,7 @@ def read_table_2(look: Look) -> Iterator[PageStep]:
     """Each label's value."""
     table = table_of(look)
     for label, field in (("#ll1", "#tt1"), ("#ll2", "#tt2")):
-        yield from filled(look, field, table[texts(look, label)[0].rstrip(":")])
+        yield from fill_field(look, field, table[texts(look, label)[0].rstrip(":")])
     yield click("#subbtn")
 
 
@@ -150,7 +150,7 @@ def search_movies(look: Look) -> Iterator[PageStep]:
     )
     for nth, label in enumerate(labels):
         kind = next(kind for kind in values if kind in label.lower())
-        yield from filled(look, "#area input", values[kind], nth)
+        yield from fill_field(look, "#area input", values[kind], nth)
     yield click("#area button, #area .final, #area .ui-submit")
 
 
@@ -163,18 +163,18 @@ def form_sequence_2(look: Look) -> Iterator[PageStep]:
     if not look.js(f"document.querySelectorAll('#area input[type=radio]')[{int(radio) - 1}].checked"):
         yield click("#area input[type=radio]", int(radio) - 1)
     for nth in ("1", "2", "3"):
-        yield from filled(look, f"#input-{nth}", number if nth == field else "")
+        yield from fill_field(look, f"#input-{nth}", number if nth == field else "")
     yield click("#subbtn")
 
 
 def form_sequence_3(look: Look) -> Iterator[PageStep]:
     """A made list: open it, choose, then a button."""
-    wanted = asked(look, re.compile(r"Choose (.*) from"))
+    wanted = question_part(look, re.compile(r"Choose (.*) from"))
     if texts(look, ".selectric .label") != [wanted]:
-        if not any(shown(look, ".selectric-items")):
+        if not any(visible_flags(look, ".selectric-items")):
             yield click(".selectric")
         yield click(".selectric-items li", nth_with(texts(look, ".selectric-items li"), wanted))
-    yield click("#buttons button", nth_with(texts(look, "#buttons button"), asked(look)))
+    yield click("#buttons button", nth_with(texts(look, "#buttons button"), question_part(look)))
 
 
 def use_autocomplete(look: Look) -> Iterator[PageStep]:
@@ -185,8 +185,8 @@ def use_autocomplete(look: Look) -> Iterator[PageStep]:
     begin, end = question.group(1), question.group(2) or ""
     held = str(look.js("document.querySelector('#tags').value"))
     if not (held.startswith(begin) and held.endswith(end) and held):
-        if not any(shown(look, ".ui-autocomplete li")):
-            yield from filled(look, "#tags", begin)
+        if not any(visible_flags(look, ".ui-autocomplete li")):
+            yield from fill_field(look, "#tags", begin)
             yield wait(ANIMATION_MS)  # the list opens after a pause
         offers = texts(look, ".ui-autocomplete li")
         fitting = [nth for nth, one in enumerate(offers) if one.startswith(begin) and one.endswith(end)]
@@ -204,7 +204,7 @@ def sign_agreement(look: Look) -> Iterator[PageStep]:
         return
     while attributes(look, "#name", "disabled") != [None]:
         yield PageStep(kind="scroll", selector="#text-area", value="3000")
-    yield from filled(look, "#name", asked(look, re.compile(r'name "(.*?)"')))
+    yield from fill_field(look, "#name", question_part(look, re.compile(r'name "(.*?)"')))
     yield click("#agree" if '"Agree"' in question else "#cancel")
 
 
@@ -270,8 +270,8 @@ def highlight(look: Look) -> Iterator[PageStep]:
 
 
 ORACLES: dict[str, Oracle] = {
-    "enter-text": types_in("#tt", asked),
-    "enter-text-dynamic": types_in("#tt", asked),
+    "enter-text": types_in("#tt", question_part),
+    "enter-text-dynamic": types_in("#tt", question_part),
     "enter-text-2": types_in("#tt", in_case),
     "enter-date": types_in("#tt", iso_date),
     "enter-time": types_in("#tt", iso_time),
@@ -279,7 +279,7 @@ ORACLES: dict[str, Oracle] = {
     "scroll-text": types_in("#answer-input", last_word),
     "copy-paste": types_in("#answer-input", copied),
     "copy-paste-2": types_in("#answer-input", copied),
-    "read-table": types_in("#tt", lambda look: table_of(look)[asked(look, re.compile(r"value of (.*) into"))]),
+    "read-table": types_in("#tt", lambda look: table_of(look)[question_part(look, re.compile(r"value of (.*) into"))]),
     "simple-algebra": types_in("#math-answer", solve_equation),
     "simple-arithmetic": types_in("#math-answer", calculated),
     "visual-addition": types_in("#math-answer", lambda look: str(count(look, ".addition-block"))),
