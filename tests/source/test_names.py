@@ -29,6 +29,25 @@ ROLES = {
 """Names that modules of several rooms may bear, because they have the same role in each."""
 
 
+PARTICIPLES = frozenset(
+    """alone apart asked beside bound changed checked chosen cleaned closed completed counted cut dismissed drawn ended
+    filled found given handed heard held hired joined kept known learned left lent loaded made marked measured merged met
+    named numbered opened ordered parsed played put said seen sent settled shown solved sought spoken spread started
+    stopped stored taken told tried typed unfolded wanted weighed written""".split()
+)
+"""Words that say neither what a function does nor what it returns."""
+
+
+def test_no_function_of_a_module_is_called_by_a_bare_participle():
+    found = [
+        f"{path.relative_to(PACKAGE).as_posix()}:{node.lineno} {node.name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in PARTICIPLES
+    ]
+    assert found == []
+
+
 def test_a_class_name_means_one_thing():
     homes = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):

@@ -338,7 +338,7 @@ class Player:
             play.ids.append(context)
             play.messages.append(message)
             try:
-                completion = await self._said(play)
+                completion = await self._next_completion(play)
             except OutOfRoom:
                 if play.is_unbegun:  # nothing that the policy did; recorded as what it is, a failure of the sampler
                     raise
@@ -369,7 +369,7 @@ class Player:
             follow_up = partial(frames.follow_up, observation.text, completion.ended_by, answered=answered)
             context = play.framed(follow_up)
 
-    async def _said(self, play: _Play) -> Completion:
+    async def _next_completion(self, play: _Play) -> Completion:
         """The next turn: the policy's, another policy's or a prefix turn. Raises OutOfRoom for one that does not
         fit."""
         if play.other is not None:

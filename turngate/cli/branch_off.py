@@ -84,7 +84,7 @@ def branch_episodes(
                 shutil.copyfile(run.machine, folder.machine)
             Store(folder.path).write(0, found.groups, phase="continued")
             write_json_atomic(folder.result, _rates(found, path, policy, turn, short))
-    for line in _told(found, playing.label, turn, short):
+    for line in _summary_lines(found, playing.label, turn, short):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(
         f"kept in {target}; look at it with: turngate show {target}", markup=False, highlight=False, soft_wrap=True
@@ -155,7 +155,7 @@ def _rates(found: Continued, path: Path, policy: str, turn: int, left_out: int) 
     }
 
 
-def _told(found: Continued, label: str, turn: int, left_out: int) -> Sequence[str]:
+def _summary_lines(found: Continued, label: str, turn: int, left_out: int) -> Sequence[str]:
     n_tasks = len(set(found.of_recorded_B))
     lines = [f"{len(found.recorded_B)} recorded episodes of {n_tasks} tasks, continued from turn {turn} by {label}"]
     for name, of_B, success_B in (

@@ -76,7 +76,7 @@ def export_data(console: Console, path: Path, format: str, out: Path | None, cho
     target = out or run.exported(f"{chosen.phase}-{format}")
     if target.exists():
         raise ConfigError(f"'{target}' exists already, and nothing is overwritten; name another file with --out")
-    told, remark = _told(run)
+    told, remark = _request_forms(run)
     conditions = [condition(text) for text in chosen.where]
     counts = _Counts()
     groups = _groups(store, chosen, conditions, counts, every=format in ("atif", "chat"))
@@ -115,7 +115,7 @@ def _check(format: str, chosen: Selection) -> None:
         )
 
 
-def _told(run: RunFolder) -> tuple[dict[str, HowAsked], str]:
+def _request_forms(run: RunFolder) -> tuple[dict[str, HowAsked], str]:
     """By environment, the form of its policy's requests; and why tools are missing, if they are."""
     if not run.exists:
         return {}, ""

@@ -272,11 +272,11 @@ async def _play(
                     told=progress.episodes,
                 )
             _keep(folder, result, played, PHASE if memory is None else WITH_MEMORY)
-            results.append(_told(label, result, played_episodes(played), further))
+            results.append(_further_results(label, result, played_episodes(played), further))
     return results
 
 
-def _told(label: str, result: Evaluation, episodes: Sequence[PlayedEpisode], further: Further) -> Result:
+def _further_results(label: str, result: Evaluation, episodes: Sequence[PlayedEpisode], further: Further) -> Result:
     """The further results of an evaluation, beside its rate."""
     question = dict(zip(result.task_B, result.question_B, strict=True))
 

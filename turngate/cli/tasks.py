@@ -70,7 +70,7 @@ def _make(packages: Sequence[str], folder: Path, n: int, settings: _Settings, sa
                 f"'{folder}' was made with seed {source.seed} and {source.repetitions} repetitions; use them again, or "
                 "choose another --out"
             )
-        say(f"{_said(source)} (kept)")
+        say(f"{_describe(source)} (kept)")
     left = [name for name in packages if Path(name).name not in done]
     have = sum(source.n_tasks for source in done.values())
     with Bench() as bench:
@@ -81,7 +81,7 @@ def _make(packages: Sequence[str], folder: Path, n: int, settings: _Settings, sa
             found = _advance_of(have, n, Path(name).name, advance)
             source = _one(name, folder, bench, share, settings, found, _say_of(Path(name).name, say))
             have += source.n_tasks
-            say(_said(source))
+            say(_describe(source))
     say(f"{folder}: {have} tasks")
 
 
@@ -165,7 +165,7 @@ def _unpacked(name: str, scratch: Path, say: Say) -> Path:
     return fetch(name, scratch)
 
 
-def _said(source: HarvestedPackage) -> str:
+def _describe(source: HarvestedPackage) -> str:
     if source.refused:
         return f"{source.asked}: not used: {source.refused}"
     reasons = "; ".join(f"{reason} {count}" for reason, count in list(source.reasons.items())[:3])

@@ -30,8 +30,8 @@ def module_of_id(id: str) -> ModuleType:
         missing = cause.name if isinstance(cause, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
             hint = f"looked in the current folder, '{Path.cwd()}', and on Python's path"
-            raise UnknownName("module", name, _beside(name), hint=hint) from None
-        raise ConfigError(f"module '{name}' of '{id}' failed on import: {_told(cause)}") from error
+            raise UnknownName("module", name, _near_modules(name), hint=hint) from None
+        raise ConfigError(f"module '{name}' of '{id}' failed on import: {_error_place(cause)}") from error
 
 
 def _mend(name: str, id: str) -> str:
@@ -43,7 +43,7 @@ def _mend(name: str, id: str) -> str:
     return f"'{name}' is not the name of a module; {mend}{where}"
 
 
-def _beside(name: str) -> Iterator[str]:
+def _near_modules(name: str) -> Iterator[str]:
     """Modules and packages in the current folder at the place of a missing one of this name."""
     *above, _ = name.split(".")
     folder = Path(*above)
@@ -52,7 +52,7 @@ def _beside(name: str) -> Iterator[str]:
     return (".".join([*above, one]) for one in found)
 
 
-def _told(error: BaseException) -> str:
+def _error_place(error: BaseException) -> str:
     """The last line of an error, and the last place in a file of the current folder that led to it."""
     line = str(error) if isinstance(error, UserError) else traceback.format_exception_only(error)[-1].strip()
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]

@@ -91,7 +91,7 @@ def user_prompt(sheet: UserSheet, before: Sequence[Exchange], said: str, *, mark
         "and in which form, is never for the desk to say.\n"
     )
     return (
-        f"{_instructed(sheet) if sheet.instructions else _told(sheet)}"
+        f"{_instructed(sheet) if sheet.instructions else _user_sheet(sheet)}"
         "Judge also how the last message of the desk changes your mood.\n"
         f"{marks if marked else ''}"
         f"--- the talk\n{talk}\n---\n"
@@ -100,7 +100,7 @@ def user_prompt(sheet: UserSheet, before: Sequence[Exchange], said: str, *, mark
     )
 
 
-def _told(sheet: UserSheet) -> str:
+def _user_sheet(sheet: UserSheet) -> str:
     knows = "\n".join(f"- {topic}: {text}" for topic, text in sheet.facts.items())
     return (
         f"You play somebody who talks with a service desk. You said: {sheet.wish}\nYou know:\n{knows}\n"

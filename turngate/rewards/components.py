@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from turngate.errors import ConfigError
-from turngate.rewards.parts import Agg, Facts, Kind, Reward, Span, Verdict, known
+from turngate.rewards.parts import Agg, Facts, Kind, Reward, Span, Verdict, without_missing
 from turngate.types import Evidence
 
 
@@ -55,7 +55,7 @@ class Charged(Reward):
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """The part of the budget that each turn uses up."""
-        return self.judged(known(self.readings(facts)), facts)
+        return self.judged(without_missing(self.readings(facts)), facts)
 
     def readings(self, facts: Facts) -> list[Verdict]:
         """The amounts: what a turn is charged depends on those of earlier turns."""
@@ -299,7 +299,7 @@ class InformationGain(Reward):
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """Gains of the turns before the last."""
-        return self.judged(known(self.readings(facts)), facts)
+        return self.judged(without_missing(self.readings(facts)), facts)
 
     def readings(self, facts: Facts) -> list[Verdict]:
         """The beliefs: that before the first turn as of turn −1, then those after the turns before the last."""

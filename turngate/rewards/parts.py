@@ -292,7 +292,7 @@ class Reward(Part):
         Each holds the verdict as measured and the whole weight; where n verdicts share one payment, the ``share`` of
         each is 1/n. Raises PartError, which names component, task, trajectory and turn, for a verdict out of range.
         """
-        return self.lines(self.judged(known(self.readings(facts)), facts), facts)
+        return self.lines(self.judged(without_missing(self.readings(facts)), facts), facts)
 
     def readings(self, facts: Facts) -> list[Verdict]:
         """The values that its payments are computed from, as (turn, value); None for one that was due but missing.
@@ -431,7 +431,7 @@ def is_missing(readings: Sequence[Verdict]) -> bool:
     return any([value is None for _, value in readings])
 
 
-def known(readings: list[Verdict]) -> list[Verdict]:
+def without_missing(readings: list[Verdict]) -> list[Verdict]:
     """The readings that could be obtained; the same list if all could."""
     return [reading for reading in readings if reading[1] is not None] if is_missing(readings) else readings
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from turngate.errors import ConfigError
 from turngate.rewards.gates.base import Gate
 from turngate.rewards.missing import SiblingMeans
-from turngate.rewards.parts import Draft, Facts, Line, Reward, Verdict, is_missing, known
+from turngate.rewards.parts import Draft, Facts, Line, Reward, Verdict, is_missing, without_missing
 from turngate.rewards.safety.proof import Safety, assess
 from turngate.types import SUCCESS_SLACK, Ending, Group, Record, RewardEvent, Score, ScoredGroup
 
@@ -251,7 +251,7 @@ class Rubric(BaseModel):
 
     def _add(self, draft: Draft, reward: Reward, readings: list[Verdict]) -> list[Line]:
         """Put into the draft what a component earns by its readings."""
-        earned = reward.lines(reward.judged(known(readings), draft.facts), draft.facts)
+        earned = reward.lines(reward.judged(without_missing(readings), draft.facts), draft.facts)
         if reward.kind == "outcome":
             draft.outcome += sum([line.paid for line in earned])
         if earned and reward.name in self._compared:

@@ -118,7 +118,7 @@ def _value(tool: Tool, parameter: Parameter, value: object) -> tuple[object, str
     try:
         found = _adapter(parameter.annotation).validate_python(value)
     except ValidationError as error:
-        raise BadArguments(_told(tool, parameter, value, error)) from None
+        raise BadArguments(_problem_text(tool, parameter, value, error)) from None
     return found, f"argument '{parameter.name}' of {tool.name} is {json.dumps(value)[:40]}, which is of another type"
 
 
@@ -127,7 +127,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
 
 
-def _told(tool: Tool, parameter: Parameter, whole: object, error: ValidationError) -> str:
+def _problem_text(tool: Tool, parameter: Parameter, whole: object, error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False)
     first, value = problems[0], problems[0]["input"]
     field = _field(parameter, first, whole)

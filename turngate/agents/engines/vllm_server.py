@@ -141,7 +141,7 @@ class Server:
         return {
             "reset": self.reset_cache(),
             "version": engine.get_weight_version(),
-            "held": self._held_by_all(_held) if whole else None,
+            "held": self._held_by_all(_fingerprint_held) if whole else None,
             "adapters": None if self._adapters is None else self._held_by_all(vllm_adapters.held_adapters),
         }
 
@@ -225,7 +225,7 @@ def _completion(output: Any) -> dict[str, Any]:
     }
 
 
-def _held(worker: Any, dtype: str) -> list[int]:
+def _fingerprint_held(worker: Any, dtype: str) -> list[int]:
     """The fingerprint of the weights that the worker's model computes with, in the precision ``dtype``."""
     import torch
 

@@ -58,7 +58,7 @@ class OpenAIPolicy(Policy):
             raise OutOfRoom(
                 f"{used} tokens are in use and a turn may have {request.max_tokens}: {self._context} in all"
             )
-        said = await self._said(request)
+        said = await self._reply_to(request)
         if said.used is not None:
             self._used[request.episode] = said.used
         return Completion(
@@ -87,7 +87,7 @@ class OpenAIPolicy(Policy):
                 if not self._n_open:
                     await self._server.__aexit__(None, None, None)
 
-    async def _said(self, request: Request) -> Said:
+    async def _reply_to(self, request: Request) -> Said:
         """Ask until there is a reply."""
         shows = any(message.images for message in request.messages)
         for attempt in range(1, self._attempts + 1):

@@ -43,10 +43,10 @@ class PlannedHands:
         elements = [element for element in self.view().elements() if element.ref]
         if not elements:
             raise EnvError(f"nothing on the page can be used where the plan needs '{selector}'")
-        return min(elements, key=lambda element: _apart(element, x, y, area)).ref
+        return min(elements, key=lambda element: _distance(element, x, y, area)).ref
 
 
-def _apart(element: Element, x: float, y: float, area: float) -> float:
+def _distance(element: Element, x: float, y: float, area: float) -> float:
     middle_x, middle_y = element.box.centre
     size = math.sqrt(abs(element.box.width * element.box.height - area))
     return abs(middle_x - x) + abs(middle_y - y) + size + (0.0 if element.interactive else 2.0)

@@ -70,7 +70,7 @@ def episode_rows(group: ScoredGroup, learned: Sequence[EpisodeLearning], dropped
                 "earned": number(sum(event.earned for event in score.ledger)),
                 "paid": number(score.total),
                 "turns": len(trajectory.turns),
-                "tokens": sum(int((_said(turn) == Source.POLICY).sum()) for turn in trajectory.turns),
+                "tokens": sum(int((_token_sources(turn) == Source.POLICY).sum()) for turn in trajectory.turns),
                 "help": _help(trajectory),
                 "parts": _sums((event.name, event) for event in score.ledger),
                 "gates": _sums((e.gate or "(unnamed)", e) for e in score.ledger if e.factor != 1),
@@ -176,12 +176,12 @@ def _tokens(turn: Turn, pieces: TokenPieces) -> Record:
         surprise_K = np.round(-completion.logprobs_K.astype(np.float64), 3)
     return {
         "surprise": [float(value) if math.isfinite(value) else None for value in surprise_K],
-        "policy": "".join("1" if source == Source.POLICY else "0" for source in _said(turn)),
+        "policy": "".join("1" if source == Source.POLICY else "0" for source in _token_sources(turn)),
         "lengths": pieces.lengths(completion.ids_K.tolist(), turn.action.text),
     }
 
 
-def _said(turn: Turn) -> ByteArray:
+def _token_sources(turn: Turn) -> ByteArray:
     """Who wrote each token of the completion."""
     return turn.source[len(turn.context_ids) :]
 

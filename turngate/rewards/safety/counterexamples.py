@@ -75,7 +75,7 @@ def flips(rewards: Sequence[Reward], gates: Sequence[Gate]) -> list[Flip]:
     optional = {reward.name: reward for reward in rewards if reward.kind != "outcome"}
     for gate in gates:
         for evidence, good in gate.openers:
-            found.append(Flip(gate=gate.name, what=_said(evidence, good), evidence=evidence, good=good))
+            found.append(Flip(gate=gate.name, what=_in_words(evidence, good), evidence=evidence, good=good))
         for condition in gate.conditions:
             if condition.component not in optional:
                 continue
@@ -314,9 +314,9 @@ def _story(
             often = f" ×{len(values)}" if len(values) > 1 and reward.agg == "sum" and reward.kind != "outcome" else ""
             words.append(f"{reward.name}={shown}{often}")
     for name, truth in facts.items():
-        words.append(_said(name, truth) if isinstance(truth, bool) else f"'{name}' but in {len(truth)} turns")
+        words.append(_in_words(name, truth) if isinstance(truth, bool) else f"'{name}' but in {len(truth)} turns")
     return f"[{', '.join(words)}] = {total:g}"
 
 
-def _said(evidence: str, truth: bool) -> str:
+def _in_words(evidence: str, truth: bool) -> str:
     return f"'{evidence}'" if truth else f"no '{evidence}'"

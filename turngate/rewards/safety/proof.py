@@ -246,7 +246,7 @@ def _outranks(rules: _Rules, upper: Region, lower: Region) -> _Finding | None:
     if not broken(math.inf):
         return _Finding(bound=bound, gates=parting, broken=False, margin=margin, sentence=sentence)
     n = _first(broken)
-    one, other = (start, end) if gap > TIE else _apart(*spans, -lead(n) / 2)
+    one, other = (start, end) if gap > TIE else _outcome_pair(*spans, -lead(n) / 2)
     better = stage(rules.rewards, rules.gates, rules.least(upper, n)[1].at(one), n, best=False)
     worse = stage(rules.rewards, rules.gates, rules.most(lower, n)[1].at(other), n, best=True)
     if better.total - worse.total > TIE or better.outcome - worse.outcome <= TIE:
@@ -261,7 +261,7 @@ def _advice(rewards: Sequence[Reward]) -> str:
     return f"if {graded} cannot take every value in its range, declare those it can take: levels=(0, 1) for a yes or no"
 
 
-def _apart(upper: Span, lower: Span, distance: float) -> Span:
+def _outcome_pair(upper: Span, lower: Span, distance: float) -> Span:
     """An outcome of each of two spans that overlap or touch, about this far apart, as high as may be.
 
     Where they touch the two lie on either side, neither on the edge.

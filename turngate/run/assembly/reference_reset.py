@@ -34,7 +34,7 @@ class ReferenceReset(Reset):
 
     def after(self, step: int, weights: Callable[[], Weights]) -> None:
         if step == self._at:
-            self._put(weights(), step)
+            self._load_weights(weights(), step)
 
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
@@ -49,9 +49,9 @@ class ReferenceReset(Reset):
         """Read what ``save`` wrote."""
         step, weights = kept_weights.load(path)
         if step:
-            self._put(weights, step)
+            self._load_weights(weights, step)
 
-    def _put(self, weights: Weights, step: int) -> None:
+    def _load_weights(self, weights: Weights, step: int) -> None:
         assert dict(self._twin.named_parameters()).keys() == dict(weights).keys()
         put_weights(self._twin, weights)
         self._step = step

@@ -183,7 +183,7 @@ def states_differ(kept: Path, found: Path) -> tuple[int, list[Difference]]:
     for name in one.keys() | other.keys():
         a, b = one.get(name), other.get(name)
         if not _same(a, b):
-            differ.append(Difference(name=name, recorded=_told(a, b), replayed=_told(b, a)))
+            differ.append(Difference(name=name, recorded=_in_words(a, b), replayed=_in_words(b, a)))
     return len(one), sorted(differ, key=lambda difference: difference.name)
 
 
@@ -209,7 +209,7 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and repr(one) == repr(other)
 
 
-def _told(one: Any, other: Any) -> str:
+def _in_words(one: Any, other: Any) -> str:
     """A value in words; for an array, how far it is from the other."""
     import torch
 

@@ -100,7 +100,7 @@ class Corrections(AuxiliarySource):
         if not corrections:
             return []
         n = self._part.checks
-        entries = [[self._prefix(one, one.text)] * n + [self._prefix(one, _said(one))] * n for one in corrections]
+        entries = [[self._prefix(one, one.text)] * n + [self._prefix(one, _given_turn(one))] * n for one in corrections]
         tasks = [one.trajectory.task for one in corrections]
         groups = await self._means.play(tasks, entries, seed=derive_seed(seed, "checked"))
         rates = [(success_rate(group.scores[:n]), success_rate(group.scores[n:])) for group in groups]
@@ -155,5 +155,5 @@ def corrected(failed: Trajectory, shown: ScoredGroup, solutions: Sequence[Sequen
     return Intervention(trajectory=failed, at=at, text=solutions[best][at])
 
 
-def _said(one: Intervention) -> Given:
+def _given_turn(one: Intervention) -> Given:
     return given_again(one.trajectory.turns[one.at])

@@ -31,7 +31,7 @@ def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
     turns = [(trajectory.task.env_id, turn) for trajectory in trajectories for turn in trajectory.turns]
     return {
         "act_N": np.array([_act(env_id, turn) for env_id, turn in turns], np.int64),
-        "said_N": np.array([_said(turn) for _, turn in turns], np.int64),
+        "said_N": np.array([_turn_digest(turn) for _, turn in turns], np.int64),
     }
 
 
@@ -91,7 +91,7 @@ def _done(action: Action) -> tuple[str, str]:
     return "calls", json.dumps(calls, sort_keys=True, ensure_ascii=False, default=repr)
 
 
-def _said(turn: Turn) -> int:
+def _turn_digest(turn: Turn) -> int:
     digest = hashlib.blake2b(str(len(turn.context_ids)).encode(), digest_size=8)
     for ids in (turn.context_ids, turn.completion.ids_K):
         digest.update(np.ascontiguousarray(ids, np.int32).tobytes())

@@ -47,7 +47,7 @@ def unaided(groups: Iterable[ScoredGroup]) -> dict[str, list[Score]]:
     for group in groups:
         known = {one.id: one for one in group.trajectories}
         for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-            if score.usable and _alone(trajectory, known):
+            if score.usable and _is_unaided(trajectory, known):
                 found.setdefault(group.task.id, []).append(score)
     return found
 
@@ -112,7 +112,7 @@ def restored(found: JSON, like: Sized) -> Numbers:
     return numbers
 
 
-def _alone(trajectory: Trajectory, known: Mapping[str, Trajectory]) -> bool:
+def _is_unaided(trajectory: Trajectory, known: Mapping[str, Trajectory]) -> bool:
     helped = trajectory.guidance is not None or any(turn.guidance is not None for turn in trajectory.turns)
     forced = any((turn.source == Source.GUIDE).any() for turn in trajectory.turns)
     begun = trajectory.parent is None or (trajectory.parent[1] == 0 and shared_parent(trajectory, known) is not None)

@@ -66,9 +66,9 @@ class KlCov(_Selective):
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
         """Select the tokens."""
-        return partial(self._held, chosen=self._choose(tokens)), memory
+        return partial(self._limited_gain, chosen=self._choose(tokens)), memory
 
-    def _held(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:
+    def _limited_gain(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:
         """``limited`` are the chosen tokens, given by their places in the batch."""
         x, held = tokens.log_ratio(), torch.isin(tokens.place, chosen)
         value = x.exp() * tokens.advantage - torch.where(held, self.coef * x.abs(), 0)
@@ -113,9 +113,9 @@ class ClipCov(_Selective):
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
         """Select the tokens."""
-        return partial(self._held, chosen=self._choose(tokens, seed)), memory
+        return partial(self._limited_gain, chosen=self._choose(tokens, seed)), memory
 
-    def _held(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:
+    def _limited_gain(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:
         """``limited`` are clipped and chosen tokens, the latter given by their places in the batch."""
         gain, held = self._clipped(tokens), torch.isin(tokens.place, chosen)
         return Gain(value=torch.where(held, 0, gain.value), limited=gain.limited | held)

@@ -25,7 +25,7 @@ def skeleton(model: LanguageModel) -> LanguageModel:
 
 def emptied(model: LanguageModel) -> None:
     """Take the weights out of ``model``, in place: it keeps their names and shapes."""
-    _put(model, {id(weight): _meta(weight) for weight in model.parameters()})
+    _replace_tensors(model, {id(weight): _meta(weight) for weight in model.parameters()})
 
 
 def sharded(team: Team, outline: LanguageModel, filling: Filling) -> LanguageModel:
@@ -43,7 +43,7 @@ def sharded(team: Team, outline: LanguageModel, filling: Filling) -> LanguageMod
         part.set_gradient_divide_factor(1.0)  # the weights in a batch are those of the whole one: a sum, no average
         part.set_force_sum_reduction_for_comms(True)  # gloo knows no other
     register_fsdp_forward_method(own, "states_of")  # type: ignore[arg-type]
-    _put(own, {id(tensor): _like(tensor, filling(name, tensor.detach())) for name, tensor in _tensors(own)})
+    _replace_tensors(own, {id(tensor): _like(tensor, filling(name, tensor.detach())) for name, tensor in _tensors(own)})
     return own
 
 
@@ -86,7 +86,7 @@ def _like(tensor: torch.Tensor, content: torch.Tensor) -> torch.Tensor:
     return content
 
 
-def _put(model: Any, made: Mapping[int, torch.Tensor]) -> None:
+def _replace_tensors(model: Any, made: Mapping[int, torch.Tensor]) -> None:
     """Replace tensors of ``model`` by those that ``made`` has for them; those that were one stay one."""
     for module in model.modules():
         for table in (module._parameters, module._buffers):

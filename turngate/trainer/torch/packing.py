@@ -130,13 +130,13 @@ class Packer:
         flex = self._kernels[0] == "flex"
         caught: tuple[type[Exception], ...] = (Exception,) if flex else CANNOT  # a compiler may raise anything
         try:
-            apart = {"state": self._apart(part)}
+            apart = {"state": self._state_difference(part)}
             if flex:
                 apart["gradient"] = self._slopes_apart(part)
         except caught as error:
             if is_out_of_memory(error):
                 raise
-            return _told(error)
+            return _first_line(error)
         at_most = self._at_most_apart(part)
         found = [
             f"a {what} differs by {much:.2g} of its norm" for what, much in apart.items() if not much <= at_most[what]
@@ -181,7 +181,7 @@ class Packer:
         return float((ours - theirs).norm() / theirs.norm())
 
     @torch.no_grad()
-    def _apart(self, part: Batch) -> float:
+    def _state_difference(self, part: Batch) -> float:
         """The largest ‖h − h'‖ / ‖h'‖ over the tokens of ``part``, for states h of its tree and h' of its rows."""
         nothing, every = np.zeros(part.n_tokens, bool), np.ones(part.n_tokens, bool)
         (tree,) = trees_of(part, at_most=part.n_tokens)
@@ -193,7 +193,7 @@ class Packer:
         return float(torch.stack(apart).max())
 
 
-def _told(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """An error in a line: a compiler's has many."""
     first_line = str(error).strip().partition("\n")[0]
     return first_line if isinstance(error, ConfigError) else f"{type(error).__name__}: {first_line}"

@@ -84,7 +84,7 @@ def write_state(state: Mapping[str, object], path: Path, *, shard_bytes: int = S
     names = [f"{path.stem}-{number:05d}.safetensors" for number in range(1, len(shards) + 1)]
     for name, shard in zip(names, shards, strict=True):
         try:
-            save_file({str(place): _alone(tensors[place]) for place in shard}, path.with_name(name))
+            save_file({str(place): _own_storage(tensors[place]) for place in shard}, path.with_name(name))
         except SafetensorError as error:
             raise RuntimeError(str(error)) from error
     places = {str(place): name for name, shard in zip(names, shards, strict=True) for place in shard}
@@ -224,7 +224,7 @@ def _cut(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
         yield shard
 
 
-def _alone(tensor: torch.Tensor) -> torch.Tensor:
+def _own_storage(tensor: torch.Tensor) -> torch.Tensor:
     """On the CPU, contiguous, in a storage of its own: safetensors refuses tensors that share one."""
     found = tensor.cpu().contiguous()
     return found if found.untyped_storage().nbytes() == found.nbytes else found.clone()

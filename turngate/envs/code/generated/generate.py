@@ -165,7 +165,7 @@ def _cases(drawn: BugDraft, rng: SeededRandom) -> list[_Case]:
     cases: dict[str, _Case] = {}
     caught = Counter[Bug]()
     for _ in range(_TRIES):
-        if len(cases) >= _CASES and _told(drawn, caught):
+        if len(cases) >= _CASES and _cases_catch(drawn, caught):
             break
         arguments = drawn.family.arguments(rng, drawn.pick)
         call = f"{called}({', '.join(map(repr, arguments))})"
@@ -174,10 +174,10 @@ def _cases(drawn: BugDraft, rng: SeededRandom) -> list[_Case]:
         caught_by = frozenset(bug for bug, function in broken.items() if _outcome(function, arguments) != wanted)
         cases[call] = _Case(call, repr(wanted), caught_by)
         caught.update(caught_by)
-    return list(cases.values()) if _told(drawn, caught) else []
+    return list(cases.values()) if _cases_catch(drawn, caught) else []
 
 
-def _told(drawn: BugDraft, caught: Counter[Bug]) -> bool:
+def _cases_catch(drawn: BugDraft, caught: Counter[Bug]) -> bool:
     """Whether the cases catch each bug of the text, and the one that was drawn twice."""
     return len(caught) == len(drawn.form.bugs) and caught[drawn.bug] >= 2
 

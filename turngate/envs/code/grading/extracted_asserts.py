@@ -48,7 +48,7 @@ def ask_module(source: str, only: Collection[str] | None = None, first: int = 0)
     """
     module = _Module(ast.parse(source))
     chosen = {test.name: test for test in _tests(module) if only is None or test.name in only}
-    while lost := [test.name for test in chosen.values() if not _apart(test, list(chosen.values()), module)]:
+    while lost := [test.name for test in chosen.values() if not _is_separable(test, list(chosen.values()), module)]:
         for name in lost:
             del chosen[name]
     if not chosen:
@@ -350,7 +350,7 @@ def _cells(row: ast.expr, count: int) -> list[ast.expr]:
     return []
 
 
-def _apart(test: _Test, chosen: list[_Test], module: _Module) -> bool:
+def _is_separable(test: _Test, chosen: list[_Test], module: _Module) -> bool:
     """Whether only the asked tests use the parts that it takes out of the module."""
     for name in test.taken & module.constants.keys():
         if name in test.variables or (test.table and name in test.table.names):

@@ -9,7 +9,7 @@ from turngate.envs.code.engine.workspace import Changes
 from turngate.envs.code.grading.forms import function_of
 from turngate.envs.code.grading.grading_sandbox import Bench
 from turngate.envs.code.grading.junit import FIXED, KEPT, Report
-from turngate.envs.code.grading.pair import n_pairs, told
+from turngate.envs.code.grading.pair import n_pairs, unasked_result
 from turngate.envs.code.grading.protect import Sorted, sort_changes
 from turngate.envs.code.grading.suspects import ENDS, suspects
 from turngate.envs.code.hints import changed_functions
@@ -56,7 +56,7 @@ def measure(bench: Bench, problem: Problem, repair: Sorted) -> TreeVerdict:
         pair = bench.pair(problem, repair.repair, number)
         for name in [name for name, held in holds.items() if held and name not in problem.asked]:
             good = FIXED if name in problem.fail_to_pass else KEPT
-            holds[name], cheated = told(problem, pair, name, good, bench)
+            holds[name], cheated = unasked_result(problem, pair, name, good, bench)
             forged = forged or cheated
     told_apart = all(holds[name] for name in problem.sensitive)  # the others can be made to pass by force
     answered = all(holds[name] for name in problem.fail_to_pass if name in problem.asked)

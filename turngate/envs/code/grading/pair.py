@@ -78,7 +78,9 @@ def n_pairs(n_functions: int, *, asked: bool) -> int:
     return 1 if asked else min(MAX_PAIRS, -(-_BITS // (n_functions + 1)))
 
 
-def told(problem: Problem, pair: RunPair, name: str, good: Collection[Status], bench: References) -> tuple[bool, bool]:
+def unasked_result(
+    problem: Problem, pair: RunPair, name: str, good: Collection[Status], bench: References
+) -> tuple[bool, bool]:
     """Whether a test that is not asked holds in a pair; and whether it passed although it was altered.
 
     A test that is altered nowhere has to pass in both runs. An alteration that the reference repair passes too is

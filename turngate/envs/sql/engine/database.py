@@ -108,14 +108,14 @@ class Database:
         try:
             copy = self._armed(schema)
         except (sqlite3.Error, MemoryError) as error:  # a damaged database
-            return QueryResult(error=_said(error))
+            return QueryResult(error=_error_text(error))
         result = self._run_on(copy, sql, keep, count)
         if not copy.guard.wants_alone:
             return result
         try:
             alone = self._limited(self._made(alone=True), schema)
         except (sqlite3.Error, MemoryError) as error:
-            return QueryResult(error=_said(error))
+            return QueryResult(error=_error_text(error))
         try:
             return self._run_on(alone, sql, keep, count)
         finally:
@@ -130,7 +130,7 @@ class Database:
         try:
             copy = self._limited(self._made(alone=True), schema)
         except (sqlite3.Error, MemoryError) as error:
-            return QueryResult(error=_said(error))
+            return QueryResult(error=_error_text(error))
         try:
             copy.guard.trusted = True
             copy.connection.execute("PRAGMA reverse_unordered_selects = ON").close()
@@ -194,14 +194,14 @@ class Database:
         try:
             copy = self._copy = self._copy or self._made()
         except (sqlite3.Error, MemoryError) as error:  # a damaged database
-            return Schema(error=_said(error))
+            return Schema(error=_error_text(error))
         copy.guard.begin(SCHEMA_DEADLINE_S)
         copy.guard.trusted = True
         try:
             copy.connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MOST_COLUMNS)
             return read_schema(copy.connection)
         except (sqlite3.Error, MemoryError) as error:
-            return Schema(error=_said(error))
+            return Schema(error=_error_text(error))
         finally:
             copy.guard.trusted = False
             copy.watch()
@@ -278,7 +278,7 @@ class Database:
             return QueryResult(error=f"stopped after {self.deadline_s:g} s", timed_out=True)
         if guard.stopped == "memory" or isinstance(error, MemoryError):
             return QueryResult(error="stopped: it needs too much memory")
-        return QueryResult(error=_said(error))
+        return QueryResult(error=_error_text(error))
 
 
 def _slow_calls(connection: sqlite3.Connection, sql: str) -> int:
@@ -291,7 +291,7 @@ def _slow_calls(connection: sqlite3.Connection, sql: str) -> int:
     return sum(name.lower() in SLOW_FUNCTIONS for name in calls)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

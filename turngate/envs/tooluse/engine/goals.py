@@ -213,10 +213,10 @@ def right_answers(goals: Sequence[Goal], given: str | None) -> dict[str, JSON]:
 
 def same_call(mine: ToolCall, theirs: ToolCall) -> bool:
     """Whether two calls ask for the same. An argument that is null is as good as left out."""
-    return mine.name == theirs.name and same_value(_told(mine), _told(theirs))
+    return mine.name == theirs.name and same_value(_stated_arguments(mine), _stated_arguments(theirs))
 
 
-def _told(call: ToolCall) -> Mapping[str, object]:
+def _stated_arguments(call: ToolCall) -> Mapping[str, object]:
     return {name: value for name, value in call.arguments.items() if value is not None}
 
 

@@ -70,7 +70,7 @@ class McpConnection:
         except BaseException as error:
             self.close()
             if isinstance(error, Exception):
-                raise ServerLost(_told(error, start_s)) from error
+                raise ServerLost(_error_line(error, start_s)) from error
             raise
 
     def tools(self) -> list[ServerTool]:
@@ -95,11 +95,11 @@ class McpConnection:
             result: CallToolResult = self._waited(request, self._deadline_s)
         except mcp.MCPError as error:
             self._asked(self._client.list_tools(cache_mode="bypass"), self._deadline_s)  # whether it is there at all
-            raise CallRefused(_told(error, self._deadline_s)) from error
+            raise CallRefused(_error_line(error, self._deadline_s)) from error
         except Exception as error:
             if isinstance(error, ServerLost | RuntimeError | ValueError) or not is_down(error):
                 raise
-            raise ServerLost(_told(error, self._deadline_s)) from error
+            raise ServerLost(_error_line(error, self._deadline_s)) from error
         return result
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class McpConnection:
         except Exception as error:
             if isinstance(error, ServerLost) or not (isinstance(error, RuntimeError) or is_down(error)):
                 raise
-            raise ServerLost(_told(error, deadline_s)) from error
+            raise ServerLost(_error_line(error, deadline_s)) from error
 
     def _waited(self, request: Coroutine[Any, Any, T], deadline_s: float) -> T:
         with self._lock:
@@ -129,7 +129,7 @@ class McpConnection:
             raise ServerLost("it has ended") from error
         except TooLate as error:
             answer.cancel()
-            raise ServerLost(_told(error, deadline_s)) from error
+            raise ServerLost(_error_line(error, deadline_s)) from error
 
     def _run(self) -> None:
         self._stopping: asyncio.Event | None = None
@@ -241,7 +241,7 @@ class _Noise(logging.Filter):
                 _log.info("%s; there were %d of them", self._said, self._n)
 
 
-def _told(error: BaseException, deadline_s: float) -> str:
+def _error_line(error: BaseException, deadline_s: float) -> str:
     """The error in one line; of a group of errors, the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -116,7 +116,7 @@ class Listening:
 
     async def _follow(self, episode: EpisodeContext, tab: Tab) -> None:
         followed = self._followed[tab.target] = _Followed(tab)
-        tab.cdp.on("Runtime.bindingCalled", lambda event: self._said(episode, followed, event))
+        tab.cdp.on("Runtime.bindingCalled", lambda event: self._hear_event(episode, followed, event))
         for moved in ("Page.frameNavigated", "Page.navigatedWithinDocument"):
             tab.cdp.on(moved, lambda event: self._moved(episode, followed, event))
         tab.page.on("close", lambda _: self._gone(episode))
@@ -144,7 +144,7 @@ class Listening:
     def _gone(self, episode: EpisodeContext) -> None:
         self.closed = self.closed or not [tab for tab in episode.tabs if not tab.page.is_closed()]
 
-    def _said(self, episode: EpisodeContext, followed: _Followed, event: dict[str, Any]) -> None:
+    def _hear_event(self, episode: EpisodeContext, followed: _Followed, event: dict[str, Any]) -> None:
         if event["name"] != "turngateHeard":
             return
         said = json.loads(event["payload"])

@@ -102,7 +102,7 @@ class OpenDomain:
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
         if tool.name == SAY.name:
-            return self._said(str(arguments["text"]))
+            return self._speak(str(arguments["text"]))
         # rules look at the call too, and must find the same row as the tool
         told = cast("Mapping[str, JSON]", self._named(call.arguments))
         return self._inner.call(tool, self._named(arguments), replace(call, arguments=told))
@@ -145,7 +145,7 @@ class OpenDomain:
             for key, value in arguments.items()
         }
 
-    def _said(self, text: str) -> CallReply:
+    def _speak(self, text: str) -> CallReply:
         if walks_away(self._emotion):
             return CallReply(text="error: the user has left", ok=False)
         heard = self._talker.reply(self._sheet, self._lines, text)

@@ -51,7 +51,7 @@ class Services:
         if problem := _too_large(self._functions[function], arguments):
             return f"{_ERROR}{problem}", False
         with _LOCK, decimal.localcontext(), _own_precision():
-            text, fine = _said(getattr(owner, function), copy.deepcopy(dict(arguments)))
+            text, fine = _call_service(getattr(owner, function), copy.deepcopy(dict(arguments)))
         if hasattr(owner, "root") and max(map(_reachable, (owner.root, owner._current_dir))) > MOST_FILES:
             raise AgentFault(f"{function} made a file system that holds itself, is too deep or has too many files")
         return text, fine
@@ -72,7 +72,7 @@ class Services:
         return fingerprint(public), fingerprint(private)
 
 
-def _said(function: Callable[..., object], arguments: Mapping[str, object]) -> tuple[str, bool]:
+def _call_service(function: Callable[..., object], arguments: Mapping[str, object]) -> tuple[str, bool]:
     try:
         result = function(**arguments)
         if isinstance(result, dict):

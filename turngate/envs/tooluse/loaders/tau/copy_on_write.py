@@ -78,9 +78,9 @@ class Tables:
         """Reset all rows to the first tables, except ``rows``, which ``taken`` gave."""
         for place in self._changed(holder.plain()):
             if place not in rows:
-                _put(holder, place, copy.deepcopy(_row(self._first, place)), self._first)
+                _put_row(holder, place, copy.deepcopy(_row(self._first, place)), self._first)
         for place, row in rows.items():
-            _put(holder, place, copy.deepcopy(row), self._first)
+            _put_row(holder, place, copy.deepcopy(row), self._first)
 
 
 def _rows(tables: Mapping[str, object]) -> Iterator[tuple[Place, Any]]:
@@ -112,7 +112,7 @@ def _row(holder: Holder, place: Place) -> object:
     return table.get(key, _Absent)
 
 
-def _put(holder: Holder, place: Place, row: object, first: Holder) -> None:
+def _put_row(holder: Holder, place: Place, row: object, first: Holder) -> None:
     name, key = place
     if key is None:
         holder.put(name, row)

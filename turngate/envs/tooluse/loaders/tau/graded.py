@@ -69,7 +69,7 @@ class TauGoal(Goal):
         ends, wanted = _part(finish.state, _TABLES), _part(finish.gold.after, _TABLES)
         checks: Mapping[Basis, Callable[[], bool]] = {
             "DB": lambda: _spelled(ends) == _spelled(wanted),
-            "COMMUNICATE": lambda: self._told(finish),
+            "COMMUNICATE": lambda: self._tells_outputs(finish),
             "ENV_ASSERTION": lambda: all(_part(finish.state, _ASSERTIONS).values()),
             "ACTION": lambda: all(any(one.is_met_by(call) for call in finish.calls) for one in self.wanted),
         }
@@ -80,7 +80,7 @@ class TauGoal(Goal):
         """All texts of ``tells``."""
         return " ".join(self.tells)
 
-    def _told(self, finish: Finish) -> bool:
+    def _tells_outputs(self, finish: Finish) -> bool:
         said = [str(call.arguments.get("text", "")) for call in finish.calls if call.name == SAY.name]
         heard = [without_commas(text) for text in (*said, finish.answer or "")]
         return all(any(without_case(one_form(told)) in text for text in heard) for told in self.tells)

@@ -148,7 +148,7 @@ class OpenTau:
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
         """See ``OpenWorld.call``. Arguments are handed over as the agent wrote them where they mean the same."""
         if tool.name == SAY.name:
-            return self._said(str(arguments["text"]))
+            return self._speak(str(arguments["text"]))
         if _sum_too_long(arguments):
             return CallReply(text="Error: this is too long to calculate, or has a power in it", ok=False)
         written = {name: copy.deepcopy(_written(call.arguments.get(name), value)) for name, value in arguments.items()}
@@ -191,7 +191,7 @@ class OpenTau:
         held = [self._toolkit.holds(one) for one in self._start.assertions]
         return state_of(self._toolkit.tables.differences(self._toolkit.holder.plain()), held)
 
-    def _said(self, text: str) -> CallReply:
+    def _speak(self, text: str) -> CallReply:
         heard = self._user.reply(UserSheet(wish="", instructions=self._start.instructions), self._lines, text)
         self._lines = (*self._lines, Exchange(text, heard.text))
         self._emotion = emotion_after(self._emotion, heard.change)
