@@ -30,10 +30,10 @@ ROLES = {
 
 
 PARTICIPLES = frozenset(
-    """alone apart asked beside bound changed checked chosen cleaned closed completed counted cut dismissed drawn ended
-    filled found given handed heard held hired joined kept known learned left lent loaded made marked measured merged met
-    named numbered opened ordered parsed played put said seen sent settled shown solved sought spoken spread started
-    stopped stored taken told tried typed unfolded wanted weighed written""".split()
+    """alone apart asked beside bound changed checked chosen cleaned closed completed counted cut dismissed
+    drawn ended filled found given handed heard held hired joined kept known learned left lent loaded made
+    marked measured merged met named numbered opened ordered parsed played put said seen sent settled shown
+    solved sought spoken spread started stopped stored taken told tried typed unfolded wanted weighed written""".split()
 )
 """Words that say neither what a function does nor what it returns."""
 
