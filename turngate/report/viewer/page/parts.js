@@ -11,6 +11,13 @@ const mean = (values) => {
   const known = values.filter((one) => one !== null && one !== undefined);
   return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
 };
+// Of all values, divided by their number; null for fewer than two, exactly 0 for equal ones.
+const deviation = (values) => {
+  if (values.length < 2 || values.some((one) => one === null)) return null;
+  if (values.every((one) => one === values[0])) return 0;
+  const middle = mean(values);
+  return Math.sqrt(mean(values.map((one) => (one - middle) ** 2)));
+};
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const link = (...parts) => "#/" + parts.map((one) => encodeURIComponent(one)).join("/");
 const episodeLink = (run, id, turn) =>
@@ -73,19 +80,47 @@ const Text = ({ text, before, kind = "" }) => {
     <${More} text=${text} all=${all} show=${() => setAll(true)} /></div>`;
 };
 
-// The text of a turn, shaded by token. Without a tokenizer: the text, and a cell for each token.
+// The text of a turn, shaded by token: neighbours of one shade are one element. Without a tokenizer: the text, and a cell
+// for each token.
+const SHADES = 12;
 const shadeOf = (mode, credit, scale, surprise) => {
+  const step = (part) => Math.ceil(SHADES * Math.min(1, part)) / SHADES;
   if (mode === "advantage" && credit !== null) {
-    const part = Math.min(1, Math.abs(credit) / (scale || 1));
+    const part = Math.abs(credit) / (scale || 1);
     return part < 0.01
       ? ""
       : credit > 0
-        ? `rgba(0,114,178,${0.12 + 0.33 * part})`
-        : `rgba(213,94,0,${0.12 + 0.33 * part})`;
+        ? `rgba(0,114,178,${0.12 + 0.33 * step(part)})`
+        : `rgba(213,94,0,${0.12 + 0.33 * step(part)})`;
   }
   if (mode === "surprise" && surprise !== null)
-    return surprise < 0.05 ? "" : `rgba(204,121,167,${Math.min(0.55, 0.08 + surprise / 8)})`;
+    return surprise < 0.05 ? "" : `rgba(204,121,167,${0.08 + 0.47 * step(surprise / 4)})`;
   return "";
+};
+// Runs of tokens that have one shade: [text, shade].
+const shaded = (turn, shade, end) => {
+  const found = [];
+  let at = 0;
+  turn.tokens.lengths.forEach((length, i) => {
+    if (!length || at >= end) return;
+    const own = shade(i),
+      text = turn.text.slice(at, Math.min(end, at + length)),
+      last = found.at(-1);
+    if (last && last[1] === own) last[0] += text;
+    else found.push([text, own]);
+    at += length;
+  });
+  return found;
+};
+// The token under the pointer.
+const tokenAt = (event, lengths) => {
+  const place = document.caretPositionFromPoint?.(event.clientX, event.clientY);
+  if (!place || !event.currentTarget.contains(place.offsetNode)) return -1;
+  const before = document.createRange();
+  before.setStart(event.currentTarget, 0);
+  before.setEnd(place.offsetNode, place.offset);
+  let left = before.toString().length;
+  return lengths.findIndex((length) => (left -= length) < 0);
 };
 const Tokens = ({ turn, mode, scale }) => {
   const [all, setAll] = useState(false);
@@ -95,35 +130,37 @@ const Tokens = ({ turn, mode, scale }) => {
     `token ${i}: ${surprise[i] === null ? "surprise not known" : `surprise ${surprise[i]} nats`}${policy[i] === "1" ? "" : ", not the policy's"}`;
   const shade = (i) => (policy[i] === "1" ? shadeOf(mode, turn.credit, scale, surprise[i]) : "");
   if (lengths && mode !== "plain") {
-    const spans = [];
-    let at = 0;
-    for (let i = 0; i < lengths.length && at < end; i++) {
-      if (!lengths[i]) continue;
-      spans.push(
-        html`<span class="tok" title=${title(i)} style=${{ background: shade(i) }}>${turn.text.slice(at, Math.min(end, at + lengths[i]))}</span>`,
-      );
-      at += lengths[i];
-    }
-    return html`<div class="text wrote"><pre>${spans.length ? spans : html`<span class="dim">(empty)</span>`}</pre><${More} text=${turn.text} all=${all} show=${() => setAll(true)} /></div>`;
+    const name = (event) => {
+      const i = tokenAt(event, lengths);
+      event.currentTarget.title = i < 0 ? "" : title(i);
+    };
+    const runs = shaded(turn, shade, end);
+    return html`<div class="text wrote"><pre onMouseMove=${name}>${runs.length ? runs.map(([text, own]) => (own ? html`<span class="tok" style=${{ background: own }}>${text}</span>` : text)) : html`<span class="dim">(empty)</span>`}</pre><${More} text=${turn.text} all=${all} show=${() => setAll(true)} /></div>`;
   }
   return html`<div><${Text} text=${turn.text} kind="wrote" />${surprise.length && mode !== "plain" ? html`<p class="cells" aria-hidden="true">${surprise.slice(0, 600).map((_, i) => html`<i title=${title(i)} style=${{ background: shade(i) || "var(--line)" }}></i>`)}</p>` : null}</div>`;
 };
 
-// Drawn only while it is near the window; keeps its height otherwise.
+// Drawn only while it is near the window; keeps its height otherwise. One observer watches all of them.
+const nearby = new Map();
+const watch = new IntersectionObserver(
+  (entries) => entries.forEach((entry) => nearby.get(entry.target)?.(entry.isIntersecting)),
+  { rootMargin: "1200px 0px" },
+);
 const Lazy = ({ estimate, children, id, label }) => {
   const ref = useRef(null),
     [near, setNear] = useState(false),
     height = useRef(estimate);
   useEffect(() => {
-    const watch = new IntersectionObserver(
-      ([entry]) => {
-        if (!entry.isIntersecting && ref.current) height.current = ref.current.offsetHeight || height.current;
-        setNear(entry.isIntersecting);
-      },
-      { rootMargin: "1200px 0px" },
-    );
-    watch.observe(ref.current);
-    return () => watch.disconnect();
+    const element = ref.current;
+    nearby.set(element, (isNear) => {
+      if (!isNear) height.current = element.offsetHeight || height.current;
+      setNear(isNear);
+    });
+    watch.observe(element);
+    return () => {
+      watch.unobserve(element);
+      nearby.delete(element);
+    };
   }, []);
   return html`<section id=${id} class="turn" ref=${ref} aria-label=${label} style=${near ? {} : { minHeight: `${height.current}px` }}>${near ? children() : html`<h3>${label}</h3>`}</section>`;
 };

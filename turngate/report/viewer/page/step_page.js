@@ -20,6 +20,7 @@ const Group = ({ run, rows, at }) => {
   const dropped = Object.entries(
     rows.reduce((sums, row) => (row.dropped ? { ...sums, [row.dropped]: (sums[row.dropped] ?? 0) + 1 } : sums), {}),
   );
+  const spreadOfPay = deviation(usable.map((row) => row.paid));
   const sum = (name) => usable.reduce((a, row) => a + (row[name] ?? 0), 0);
   return html`<article class=${at ? "group at" : "group"} data-item=${rows[0].group}>
     <h2><a href=${link("run", run.id, "task", rows[0].task)}>${rows[0].task}</a></h2>
@@ -28,6 +29,7 @@ const Group = ({ run, rows, at }) => {
     <div><dt>earned → paid</dt><dd>${say(sum("earned"))} → ${say(sum("paid"))}</dd></div>
     <div><dt>by gate</dt><dd>${gates.length ? gates.map(([name, [earned, paid]]) => html`<code>${name}</code>: ${say(earned)} → ${say(paid)} `) : "no gate cut anything"}</dd></div>
     <div><dt>credit of turns</dt><dd>${spread.length ? `${signed(Math.min(...spread.map(([low]) => low)))} to ${signed(Math.max(...spread.map(([, high]) => high)))}` : "none"}</dd></div>
+    <div><dt>standard deviation of reward</dt><dd>${say(spreadOfPay)}${spreadOfPay === 0 ? html` <span class="badge">silent: all were paid the same</span>` : null}</dd></div>
     <div><dt>dropped</dt><dd>${dropped.length ? dropped.map(([why, n]) => `${n}: ${why}`).join("; ") : "none"}</dd></div></dl></article>`;
 };
 const StepPage = ({ run, step, phase }) => {
