@@ -64,6 +64,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "importlinter",
             "tensorboard",
             "wandb",
+            "trackio",
             "tantivy",
             "ruff",
             "ty",
@@ -163,6 +164,7 @@ SLOW = """
     test_plugins.py
     test_readme.py
     test_rescoring.py
+    test_trackio_sink.py
     test_site.py::test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere
     test_site.py::test_a_broken_link_fails_the_build
     trainer/credit/test_properties.py

@@ -63,6 +63,25 @@ def test_an_evaluation_says_what_is_solved_and_a_finding_stays() -> None:
     ]
 
 
+def test_a_part_of_the_work_has_lines_of_its_own_and_no_bar_is_left_of_it() -> None:
+    out, clock = io.StringIO(), Clock()
+    with Progress(Console(file=out, width=200), "training", clock=clock) as progress:
+        progress.update(1, 2)
+        with progress.within("validation") as part:
+            for done in (2, 4):
+                clock.now_s += LINE_S
+                part.episodes(done, 4, 0.5)
+        clock.now_s += 1
+        progress.update(2, 2)
+    shown = out.getvalue().splitlines()
+    assert [line for line in shown if line.startswith(("training:", "validation:"))] == [
+        "validation: 2 of 4, 50% solved",
+        "validation: 4 of 4, 4 a minute, 0 s left, 50% solved",
+        "training: 2 of 2, 0.984 a minute, 0 s left",
+    ]
+    assert "training" in shown[-1]
+
+
 def test_a_terminal_gets_the_bar_alone() -> None:
     out, clock = io.StringIO(), Clock()
     with Progress(Console(file=out, width=200, force_terminal=True), "training", clock=clock) as progress:
@@ -76,7 +95,12 @@ def test_a_run_in_a_pipe_tells_of_its_warm_start_its_training_and_each_evaluatio
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress_bar, "LINE_S", 0.0)
-    assert turngate("train", write_config(tmp_path), f"--folder={tmp_path}") == 0
+    validated = (
+        "--train.validation={tasks = 3, every = 1}",
+        "--warm_start.validation={tasks = 3}",
+        "--warm_start.epochs=2",
+    )
+    assert turngate("train", write_config(tmp_path), f"--folder={tmp_path}", *validated) == 0
     assert (
         turngate("eval", tmp_path / "lock/model", "--env", "turngate/Lock-v1", "--tasks", 3, "--out", tmp_path / "e")
         == 0
@@ -85,5 +109,6 @@ def test_a_run_in_a_pipe_tells_of_its_warm_start_its_training_and_each_evaluatio
     evaluations = [f"{phase} training, heldout, {how}: 4 of 4" for phase in ("before", "after") for how in HOW]
     for begins in ("warm start: ", "training: 2 of 2"):
         assert any(line.startswith(begins) for line in told), begins
+    evaluations += [f"validation {when}, {how}: 3 of 3" for when in ("of pass 1", "after step 2") for how in HOW]
     for begins in (*evaluations, "heldout, sampled: 3 of 3"):
         assert any(line.startswith(begins) and line.endswith("% solved") for line in told), begins

@@ -17,7 +17,18 @@ from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny_model
 from turngate.config.run_config import dump, parse
 from turngate.errors import ConfigError, DataError, MissingExtra, RunError
-from turngate.sinks import ConsoleLines, ConsoleSink, Jsonl, Opening, Sink, SinkPart, Tensorboard, Wandb, open_sinks
+from turngate.sinks import (
+    ConsoleLines,
+    ConsoleSink,
+    Jsonl,
+    Opening,
+    Sink,
+    SinkPart,
+    Tensorboard,
+    Trackio,
+    Wandb,
+    open_sinks,
+)
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
 
@@ -212,6 +223,7 @@ def test_a_damaged_record_of_a_wandb_run_is_named(tmp_path: Path) -> None:
     [
         ("torch.utils.tensorboard", Tensorboard(), r"'tensorboard' is not installed.*turngate\[tensorboard\]"),
         ("wandb", Wandb(), r"'wandb' is not installed.*turngate\[wandb\]"),
+        ("trackio", Trackio(), r"'trackio' is not installed.*turngate\[trackio\]"),
     ],
 )
 def test_a_missing_package_names_its_command(

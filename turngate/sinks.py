@@ -37,14 +37,14 @@ from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
-from turngate.errors import DataError, MissingExtra, RunError
+from turngate.errors import ConfigError, DataError, MissingExtra, RunError
 from turngate.foreign import described
 from turngate.jsonl import read_json
 from turngate.parts import Part
-from turngate.store import write_json_atomic
+from turngate.store import Store, write_json_atomic
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import JsonlSink
-from turngate.types import JSON
+from turngate.types import JSON, Score, Trajectory, storable
 
 
 class Sink(Protocol):
@@ -207,6 +207,24 @@ class Wandb(SinkPart):
         return WandbSink(self, opening)
 
 
+class Trackio(SinkPart):
+    """A run of trackio, Hugging Face's dashboard, in its SQLite file on this machine. `trackio show --project NAME`
+    opens it. Nothing is sent anywhere; `trackio sync` uploads a project to a Space, when you ask for it."""
+
+    type: Literal["trackio"] = "trackio"
+    project: str = "turngate"
+    """Project of trackio in which the run appears. Its file is PROJECT.db in the folder that the environment variable
+    TRACKIO_DIR names, else trackio/ in the cache of Hugging Face."""
+    episodes: int = Field(2, ge=0)
+    """Number of episodes of each step that appear there turn by turn, as traces: the first siblings of its first task.
+    0: none."""
+
+    def open(self, opening: Opening) -> Sink:
+        """A run in trackio's file, or the one that was begun before a resume. Raises MissingExtra, and ConfigError
+        where trackio cannot write its file safely."""
+        return TrackioSink(self, opening)
+
+
 class ConsoleSink:
     """One line per step with the chosen metrics, in the order given; those that a step does not have are left out."""
 
@@ -291,8 +309,80 @@ class WandbSink:
         write_json_atomic(self._file, {"id": self._id, "step": self._last})
 
 
+class TrackioSink:
+    """One run in a project of trackio for one run of turngate, however often that is resumed.
+
+    trackio's own ``init`` asks the Hub who is logged in, and its ``log`` writes later, in a thread that turns a failure
+    into a warning. So the rows are given to its storage directly: they are in the file before the checkpoint of the
+    step, and a failure is raised. A row is named after run and step, and trackio keeps the first of a name; so a
+    step that is played again is not there twice. ``trackio/sink.json`` keeps the run's id.
+    """
+
+    def __init__(self, part: Trackio, opening: Opening) -> None:
+        self._trackio = _imported("trackio", "trackio")
+        if self._trackio.utils.get_storage_mode() != "sqlite":
+            raise ConfigError(
+                f"sink 'trackio': its folder {self._trackio.utils.TRACKIO_DIR} is on a network file system, or the "
+                "environment variable TRACKIO_STORAGE_MODE is 'jsonl'; set TRACKIO_DIR to a folder of this machine, or "
+                "TRACKIO_STORAGE_MODE=sqlite if no other machine writes there"
+            )
+        try:
+            self._trackio.SQLiteStorage.validate_project_name(part.project)
+        except ValueError as error:
+            raise ConfigError(f"sink 'trackio': project = '{part.project}': {error}") from error
+        self._part, self._run = part, opening.run
+        self._settings = {**opening.config, "folder_of_the_run": str(opening.run.path.absolute())}
+        file = opening.run.trackio / "sink.json"
+        self._id, _ = _continued(file)
+        write_json_atomic(file, {"id": self._id, "step": opening.done})
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add the row of a step that is not there yet, and some of its episodes."""
+        traces = [_trace(trajectory, score) for trajectory, score in self._episodes(step)]
+        row = {**metrics, "episodes": traces} if traces else dict(metrics)
+        self._trackio.SQLiteStorage.bulk_log(
+            project=self._part.project,
+            run=self._run.label,
+            run_id=self._id,
+            metrics_list=[row],
+            steps=[step],
+            log_ids=[f"{self._id}-{step}"],
+            config=self._settings,
+        )
+
+    def close(self) -> None:
+        """Nothing is open between two rows."""
+
+    def _episodes(self, step: int) -> list[tuple[Trajectory, Score]]:
+        store = Store(self._run.path)
+        if not self._part.episodes or step not in store.steps("train"):
+            return []
+        played = [
+            pair for g in store.read_groups(step, "train", [0]) for pair in zip(g.trajectories, g.scores, strict=True)
+        ]
+        return played[: self._part.episodes]
+
+
+def _trace(trajectory: Trajectory, score: Score) -> dict[str, JSON]:
+    """An episode as trackio stores it: a message for each observation, hint and answer."""
+    messages: list[JSON] = []
+    for turn in trajectory.turns:
+        messages.append({"role": "user", "content": storable(turn.observation.text)})
+        if turn.guidance is not None:
+            messages.append({"role": "system", "content": storable(f"({turn.guidance.kind}) {turn.guidance.text}")})
+        messages.append({"role": "assistant", "content": storable(turn.action.text)})
+    facts: dict[str, JSON] = {
+        "episode": storable(trajectory.id),
+        "task": storable(trajectory.task.id),
+        "ending": str(trajectory.ending),
+        "outcome": score.outcome,
+        "paid": score.total,
+    }
+    return {"_type": "trackio.trace", "messages": messages, "metadata": facts, "spans": []}
+
+
 def _continued(file: Path) -> tuple[str, int]:
-    """Id and last logged step of the run at Weights & Biases; a new id and 0 if none was begun. Raises DataError."""
+    """Id and last logged step of a run that a sink has begun; a new id and 0 if it has begun none. Raises DataError."""
     if not file.exists():
         return uuid.uuid4().hex[:8], 0
     row = read_json(file)

@@ -103,7 +103,7 @@ def test_a_trajectory_word_for_word():
         "  wrote (1 tokens, ended by stop, policy version 7)",
         "      press a",
         '  call        press {"key": "a"}',
-        "  evidence    right_key = true",
+        "  evidence    right_key = true (by the environment)",
         "  evidence    judged = could not be measured (by the judge)",
         "  reward      process right_key: earned +0.1 → paid +0, gate needs_outcome pays × 0",
         "  turn        reward +0, credit -0.5",

@@ -16,6 +16,7 @@ from tests.helpers.command_line import turngate
 from tests.helpers.warm_starts import entry, one, passes
 from turngate.config.run_config import Config, load_run, parse
 from turngate.errors import ConfigError, DataError
+from turngate.progress_bar import Progress
 from turngate.run.assembly.models import load_model
 from turngate.run.environments import Environments
 from turngate.run.job import Job
@@ -248,11 +249,19 @@ def test_the_weights_of_the_best_pass_are_kept_whatever_comes_after(run: RunFold
 
     heard: list[str] = []
 
+    class Heard(Progress):
+        """Keeps what was found."""
+
+        def found(self, result: str) -> None:
+            heard.append(result)
+
     async def go() -> tuple[list[float], float]:
         with Environments(config.env) as environments:
             async with (
                 environments.worlds(config.policy.concurrency) as worlds,
-                trying(config, environments, worlds, model, chat, folder=run, told=heard.append) as trial,
+                trying(
+                    config, environments, worlds, model, chat, folder=run, progress=Heard(Console(quiet=True), "")
+                ) as trial,
             ):
                 learner = config.learner.imitating(copy.deepcopy(model), lr=1e-3)
                 passes = Scripted(learner, PolicyLoss(), [], episodes_per_batch=1, seed=0)

@@ -39,7 +39,18 @@ TORCH_HOMES = {
     "trainer/torch/tree_attention.py",
     "trainer/torch/tree_flex.py",
 }
-OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
+OPTIONAL = {
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "matplotlib",
+    "duckdb",
+    "sqlglot",
+    "peft",
+    "wandb",
+    "trackio",
+}
 OPTIONAL |= {"httpx2", "docker", "tensorboard", "tantivy"}
 PRINTERS = {"cli/main.py", "envs/code/grading/inside/run_plain.py"}  # the second one is the program of a sandbox
 SEEDING = ("random.seed", "np.random.seed", "torch.manual_seed")

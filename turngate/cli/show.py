@@ -12,6 +12,7 @@ from turngate.report.tables import print_table
 from turngate.run.assembly.credit import recorded_rule
 from turngate.store import Store
 from turngate.store.folder import RunFolder
+from turngate.trainer.checks.alarm_log import read_alarms
 from turngate.trainer.evaluation.evaluations_file import withheld_lines
 from turngate.types import Trajectory
 
@@ -52,25 +53,43 @@ def _help(trajectory: Trajectory) -> str:
     return f"{guidance.kind} {guidance.level}" + (f", {forced} forced" if forced else "")
 
 
+def _phase_of(store: Store, step: int, trajectory_id: str) -> str:
+    """The phase of a recorded trajectory."""
+    return next(
+        phase
+        for phase in reversed(store.phases())  # as in Store.find
+        if step in store.steps(phase)
+        and any(one.id == trajectory_id for group in store.read(step, phase) for one in group.trajectories)
+    )
+
+
 def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screenshots: Path | None = None) -> None:
     """Print one trajectory turn by turn. Its credit is computed again from its group, by the run's own rule.
 
     ``screenshots``: a folder into which the images of its observations are written. Raises ConfigError if it has none.
     """
-    from turngate.report.learned import UNUSED, learned_from
+    from turngate.report.episode_words import literal
+    from turngate.report.learned import TRAIN, UNUSED, drop_reasons, learned_from
+    from turngate.report.same_state import sibling_turns
     from turngate.report.screenshots import write_screenshots
     from turngate.report.show import show
 
     run = RunFolder.of(path)
     store = Store(path)
     step, group, index = store.find(trajectory_id)
-    unused = step in store.steps(UNUSED) and any(
-        one.id == trajectory_id for left in store.read(step, UNUSED) for one in left.trajectories
-    )
-    learned = learned_from(group, recorded_rule(run), unused=unused)[index]
+    rule, phase = recorded_rule(run), _phase_of(store, step, trajectory_id)
+    all_learned = learned_from(group, rule, unused=phase == UNUSED)
+    learned = all_learned[index]
     notes = "".join(f"; {note}" for note in learned.notes)
-    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{notes}", highlight=False)
-    show(console, group.trajectories[index], group.scores[index], learned.advantage_T, learned.terms)
+    console.print(f"step {step}, {phase}, sibling {index + 1} of {len(group.trajectories)}{notes}", highlight=False)
+    if phase == TRAIN and (reason := drop_reasons(list(store.read(step, phase)), rule).get(trajectory_id)):
+        console.print(f"dropped: {literal(reason)}", markup=False, highlight=False)
+    for raised in read_alarms(path):
+        if trajectory_id in raised.alarm.trajectories:
+            told = f"alarm {raised.alarm.name} of step {raised.step} names this episode"
+            console.print(literal(told), markup=False, highlight=False)
+    siblings = sibling_turns(group, all_learned, index)
+    show(console, group.trajectories[index], group.scores[index], learned.advantage_T, learned.terms, siblings)
     if screenshots is not None:
         *images, strip = write_screenshots(group.trajectories[index], screenshots)
         told = f"{len(images)} images, {images[0]} to {images[-1].name}, and all of them in {strip}"

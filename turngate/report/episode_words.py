@@ -92,6 +92,21 @@ def evidence_words(fact: Evidence) -> str:
     return f"{fact.name} = {value}" + ("" if fact.by == "env" else f" (by the {fact.by})")
 
 
+def measurer_words(fact: Evidence) -> str:
+    """Who measured a fact: the environment, or whoever ``evidence_words`` names."""
+    return " (by the environment)" if fact.by == "env" else ""
+
+
+def hint_places_words(trajectory: Trajectory) -> str:
+    """The turns before which help stands in the context, and whether it is learned from with it; "" for none."""
+    places = [index for index, turn in enumerate(trajectory.turns) if hint_of_turn(turn) is not None]
+    if trajectory.guidance is None or not places:
+        return ""
+    turns = f"turn{'' if len(places) == 1 else 's'} {', '.join(map(str, places))}"
+    how = "stripped from" if trajectory.guidance.strip_for_train else "kept in"
+    return f"the hint stands before {turns} and is {how} the context that is learned from"
+
+
 def payment_words(event: RewardEvent) -> str:
     """A line of the ledger: what was earned, what was paid, and the gate between them."""
     gate = f", gate {event.gate} pays × {event.factor:.4g}" if event.gate or event.factor != 1 else ""

@@ -21,8 +21,10 @@ from turngate.report.episode_words import (
     forced_words,
     guidance_words,
     hint_of_turn,
+    hint_places_words,
     is_forced,
     literal,
+    measurer_words,
     missing_words,
     observed_size,
     payment_words,
@@ -31,8 +33,12 @@ from turngate.report.episode_words import (
     unusable_words,
     written_by,
 )
+from turngate.report.same_state import SiblingTurn
 from turngate.trainer.credit.terms import CreditTerm
 from turngate.types import Evidence, FloatArray, RewardEvent, Score, Trajectory, Turn
+
+SIBLING_TURNS = 5
+"""Most turns of siblings in the same state that are printed of each turn."""
 
 
 def show(
@@ -41,14 +47,17 @@ def show(
     score: Score,
     advantage_T: FloatArray | None = None,
     reasons: Sequence[CreditTerm] = (),
+    siblings: Sequence[Sequence[SiblingTurn] | None] = (),
 ) -> None:
     """Print a trajectory with its ledger, and the credit of each turn where ``advantage_T`` is given.
 
-    ``reasons``: what that credit is the sum of, cut to the turns of the trajectory. Raises ShapeError when
-    ``reward_T`` or ``advantage_T`` does not have one entry per turn.
+    ``reasons``: what that credit is the sum of, cut to the turns of the trajectory. ``siblings``: for each turn, what
+    siblings did in the same state. Raises ShapeError when ``reward_T``, ``advantage_T`` or ``siblings``, where given,
+    does not have one entry per turn.
     """
     n_turns = len(trajectory.turns)
-    for name, values in (("reward_T", score.reward_T), ("advantage_T", advantage_T)):
+    given = (("reward_T", score.reward_T), ("advantage_T", advantage_T), ("siblings", siblings or None))
+    for name, values in given:
         if values is not None and len(values) != n_turns:
             raise ShapeError(f"{name} has {len(values)} entries, but trajectory '{trajectory.id}' has {n_turns} turns")
     _show_head(console, trajectory)
@@ -64,6 +73,8 @@ def show(
         _line(console, "turn", f"reward {score.reward_T[index]:+.4g}{credit}")
         for reason in reasons:
             _line(console, "because", reason_words(reason, index))
+        if siblings:
+            _show_siblings(console, siblings[index])
     _show_end(console, trajectory, score)
 
 
@@ -94,6 +105,8 @@ def _show_guidance(console: Console, trajectory: Trajectory) -> None:
     guidance = trajectory.guidance
     assert guidance is not None
     _line(console, "guided", guidance_words(trajectory), "magenta")
+    if places := hint_places_words(trajectory):
+        _line(console, "", places, "magenta")
     if forced := forced_words(trajectory):
         _line(console, "forced", forced, "magenta")
     if guidance.text and not any(turn.guidance for turn in trajectory.turns):
@@ -102,7 +115,19 @@ def _show_guidance(console: Console, trajectory: Trajectory) -> None:
 
 def _show_evidence(console: Console, evidence: Iterable[Evidence]) -> None:
     for fact in evidence:
-        _line(console, "evidence", evidence_words(fact))
+        _line(console, "evidence", evidence_words(fact) + measurer_words(fact))
+
+
+def _show_siblings(console: Console, turns: Sequence[SiblingTurn] | None) -> None:
+    """``turns``: those of siblings in the state of a turn; None where it cannot be told."""
+    if turns is None:
+        return
+    if not turns:
+        _line(console, "same state", "no sibling was in this state")
+    for one in turns[:SIBLING_TURNS]:
+        _line(console, "same state", one.words)
+    if len(turns) > SIBLING_TURNS:
+        _line(console, "", f"and {len(turns) - SIBLING_TURNS} more turns of siblings in this state")
 
 
 def _show_ledger(console: Console, ledger: Iterable[RewardEvent]) -> None:

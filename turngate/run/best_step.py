@@ -16,6 +16,7 @@ from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.config.run_config import Config
 from turngate.config.sections import StepValidation
 from turngate.errors import StoreError
+from turngate.progress_bar import Progress
 from turngate.run.assembly.models import put_weights, save_model, saved_weights
 from turngate.run.environments import Environments
 from turngate.run.validation import played_on, rate_of, validation_tasks
@@ -55,14 +56,15 @@ class Keeping:
         if known is not None:
             write_steps(self.folder, known.until(step))
 
-    async def after(self, run: Run, step: int) -> None:
-        """Validate the model after ``step``, whose checkpoint exists, unless that is not due or was done before."""
+    async def after(self, run: Run, step: int, progress: Progress) -> None:
+        """Validate the model after ``step``, whose checkpoint exists, unless that is not due or was done before.
+        ``progress`` shows how far the validation is."""
         if self.section is None or not self.due(step):
             return
         known = read_steps(self.folder) or self._nothing(self.section)
         if any(one.number == step for one in known.tried):
             return
-        one = await self._tried(run, self.section, step)
+        one = await self._tried(run, self.section, step, progress)
         found = known.having(one)
         is_best = found.best == one
         if is_best:
@@ -105,7 +107,7 @@ class Keeping:
         kept = self.section.keep == "best" and known.best.number != self.config.train.steps
         return known.best.number if kept else None
 
-    async def _tried(self, run: Run, section: StepValidation, step: int) -> TriedStep:
+    async def _tried(self, run: Run, section: StepValidation, step: int, progress: Progress) -> TriedStep:
         tasks = validation_tasks(self.config, self.environments, section, STEPS_KEY)
         sampled, greedy = [
             await played_on(
@@ -116,8 +118,13 @@ class Keeping:
                 split=section.split,
                 seed=self.config.seed,
                 examining=run.examining,
+                progress=progress,
+                title=f"validation after step {step}, {how}",
             )
-            for player in (run.player.at(self.config.eval_temperature), run.player.greedy())
+            for player, how in (
+                (run.player.at(self.config.eval_temperature), "sampled"),
+                (run.player.greedy(), "greedy"),
+            )
         ]
         return TriedStep(
             number=step,

@@ -195,9 +195,9 @@ class Job:
     async def _train(self, run: Run, training: Training, done: int, sinks: Sinks, keeping: Keeping) -> None:
         config, checkpoints = self.config, self._checkpoints()
         total = config.train.steps
-        await keeping.after(run, done)
         ending = TrainingEnd(self._until, self.folder)
         with Progress(self.console, self.control or "training") as progress:
+            await keeping.after(run, done, progress)
             for step in range(done + 1, (done if ending.reason else total) + 1):
                 metrics = await training.step(step)
                 sinks.write(step, metrics)
@@ -206,7 +206,7 @@ class Job:
                 ended = ending.after(metrics) or step == total
                 if step % config.train.checkpoint_every == 0 or ended or keeping.due(step):
                     checkpoints.save(step, run.learner, training.checkpointed)
-                await keeping.after(run, step)
+                await keeping.after(run, step, progress)
                 progress.update(step, total, "")
                 if ended:
                     break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from turngate.errors import ConfigError, RunError
 from turngate.examine.base import ExamineContext
 from turngate.examine.examining import Examining
 from turngate.examine.facts import recorded_answer
+from turngate.progress_bar import Progress
 from turngate.run.assembly.learners import reference_of, rounded_for
 from turngate.run.assembly.models import kept_weights
 from turngate.run.environments import Environments, naming_key
@@ -106,8 +107,8 @@ class Trial:
     tasks: ValidationTasks
     player: Player
     examining: Examining
-    told: Callable[[str], None]
-    """Hears what each validation found."""
+    progress: Progress
+    """Shows how far each validation is, and what it found."""
     best: Weights | None = None
     best_rate: float = -math.inf
     _pushes: int = 0
@@ -143,7 +144,8 @@ class Trial:
     async def _tried(self, learner: Learner, number: int, cross_entropy: float, phase: Phase) -> TriedPass:
         self._pushes += 1
         await self.player.policy.publish(learner.weights(), self._pushes)
-        sampled, greedy = await self._play(self.player), await self._play(self.player.greedy())
+        sampled = await self._play(self.player, f"validation of pass {number}, sampled")
+        greedy = await self._play(self.player.greedy(), f"validation of pass {number}, greedy")
         one = TriedPass(
             number=number,
             phase=phase,
@@ -154,7 +156,7 @@ class Trial:
         )
         if one.mean > self.best_rate:
             self.best, self.best_rate = kept_weights(learner.weights()), one.mean
-        self.told(f"pass {number} solves {one.mean:.0%} of validation, the best so far {self.best_rate:.0%}")
+        self.progress.found(f"pass {number} solves {one.mean:.0%} of validation, the best so far {self.best_rate:.0%}")
         return one
 
     def record(self, demonstrations: int, grid: Sequence[TriedPasses]) -> WarmStartRecord:
@@ -168,7 +170,7 @@ class Trial:
             grid=tuple(grid),
         )
 
-    async def _play(self, player: Player) -> list[Evaluation]:
+    async def _play(self, player: Player, title: str) -> list[Evaluation]:
         return await played_on(
             self.tasks,
             player,
@@ -177,6 +179,8 @@ class Trial:
             split=self.section.split,
             seed=self.config.seed,
             examining=self.examining,
+            progress=self.progress,
+            title=title,
         )
 
 
@@ -200,7 +204,7 @@ async def trying(
     chat: Chat,
     *,
     folder: RunFolder,
-    told: Callable[[str], None],
+    progress: Progress,
 ) -> AsyncIterator[Trial]:
     """The trial of a warm start from ``model``, which is left as it is, for as long as the block lasts."""
     warm_start = config.warm_start
@@ -225,7 +229,7 @@ async def trying(
             tasks=validation_tasks(config, environments, warm_start.validation),
             player=player,
             examining=examining,
-            told=told,
+            progress=progress,
         )
 
 
@@ -238,25 +242,30 @@ async def played_on(
     split: str,
     seed: int,
     examining: Examining | None,
+    progress: Progress,
+    title: str,
 ) -> list[Evaluation]:
-    """One episode per task, unaided; an evaluation for each environment.
+    """One episode per task, unaided; an evaluation for each environment. ``progress`` shows it as ``title``.
 
     The seed is the same every time, so that passes or steps differ by their weights alone.
     """
     results = []
     for label, of_env in tasks.by_env.items():
         temperature = str(player.sampling.temperature)
-        result, _ = await evaluate(
-            player,
-            worlds,
-            environments.score,
-            of_env,
-            split=split,
-            samples=1,
-            seed=derive_seed(seed, "validation", label, temperature),
-            examining=examining,
-            reads=environments.rubrics[label].readers,
-        )
+        of_several = f", {label}" if len(tasks.by_env) > 1 else ""
+        with progress.within(f"{title}{of_several}") as count:
+            result, _ = await evaluate(
+                player,
+                worlds,
+                environments.score,
+                of_env,
+                split=split,
+                samples=1,
+                seed=derive_seed(seed, "validation", label, temperature),
+                examining=examining,
+                reads=environments.rubrics[label].readers,
+                told=count.episodes,
+            )
         results.append(result)
     return results
 

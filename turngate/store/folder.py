@@ -19,7 +19,7 @@ runs/NAME/
     best/step=000012/                   the model after the best of these steps; older ones that a checkpoint may need
     adapter/                            the trained adapters alone, with learner.lora
     checkpoints/step=000012/            the last two checkpoints
-    tensorboard/ wandb/                 files of the sinks with these names
+    tensorboard/ wandb/ trackio/        files of the sinks with these names
     baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
     controls/NAME/                      negative controls, each a run of its own
     stages/01-NAME/                     the stages of a run that has some, each a run of its own
@@ -240,6 +240,11 @@ class RunFolder:
     def wandb(self) -> Path:
         """Files of Weights & Biases."""
         return self.path / "wandb"
+
+    @property
+    def trackio(self) -> Path:
+        """The run's id in trackio, whose own file is elsewhere."""
+        return self.path / "trackio"
 
     @property
     def lock(self) -> Path:

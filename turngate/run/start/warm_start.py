@@ -111,7 +111,7 @@ async def _converged(
     assert config.warm_start is not None
     grid = []
     with Progress(console, "warm start") as progress:
-        async with trying(config, environments, worlds, model, chat, folder=folder, told=progress.found) as trial:
+        async with trying(config, environments, worlds, model, chat, folder=folder, progress=progress) as trial:
             for lr, episodes_per_batch in config.warm_start.grid:
                 learner = learner_answers.imitating(config.learner, copy.deepcopy(model), lr=lr)
                 passes = _passes(config, learner, solved, episodes_per_batch, progress)

@@ -1,0 +1,151 @@
+"""The trackio sink, with the real trackio: what its file holds after a run, and that nothing is asked of anybody.
+
+trackio fixes its folder when it is imported, so each run here is a process of its own.
+"""
+
+import importlib.util
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.tiny_run import tiny_model
+from turngate.store import Store
+from turngate.store.folder import RunFolder
+from turngate.store.metrics import read_metrics
+
+pytestmark = [
+    pytest.mark.component,
+    pytest.mark.skipif(importlib.util.find_spec("trackio") is None, reason="trackio is not installed"),
+]
+
+CONFIG = (
+    """
+name = "lock"
+folder = "runs"
+
+[env]
+id = "turngate/Lock-v1"
+"""
+    + tiny_model(episodes=16, epochs=1)
+    + """
+[train]
+steps = 5
+tasks_per_step = 2
+group_size = 3
+checkpoint_every = 2
+
+[eval]
+tasks = 2
+
+[[sink]]
+type = "trackio"
+project = "locks"
+{more}
+"""
+)
+# A sink that writes down every connection that the process tries to open, and fails after a step if it is told to.
+WATCHER = '''
+import socket
+from pathlib import Path
+
+from turngate.sinks import SinkPart
+
+class Watcher(SinkPart):
+    """Every address that the process wants to reach, as a line."""
+    limit: int
+
+    def open(self, opening):
+        def refuse(*arguments, **named):
+            with Path("asked.txt").open("a") as file:
+                file.write(f"{arguments}\\\\n")
+            raise OSError("there is no network")
+        socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+        return WatcherSink(self.limit)
+
+class WatcherSink:
+    def __init__(self, limit):
+        self.limit = limit
+
+    def write(self, step, metrics):
+        if step > self.limit:
+            raise ValueError("stop here")
+
+    def close(self):
+        pass
+'''
+
+
+def train(folder: Path, more: str, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """``turngate train`` of the config, in a process whose home and trackio folder are in ``folder``."""
+    (folder / "watcher.py").write_text(WATCHER.replace("\\\\n", "\\n"))
+    (folder / "lock.toml").write_text(CONFIG.format(more=more))
+    path = os.pathsep.join(filter(None, sys.path))
+    named = {"PYTHONPATH": path, "TRACKIO_DIR": str(folder / "kept"), "HF_HOME": str(folder / "hub"), **env}
+    command = [sys.executable, "-m", "turngate", "train", "lock.toml", *words]
+    return subprocess.run(command, cwd=folder, env=os.environ | named, text=True, capture_output=True)
+
+
+def rows(folder: Path, question: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "kept" / "locks.db") as database:
+        return database.execute(question).fetchall()
+
+
+def watcher(limit: int) -> str:
+    return f'[[sink]]\ntype = "watcher:Watcher"\nlimit = {limit}'
+
+
+def test_trackio_has_each_step_once_and_nobody_is_asked(tmp_path: Path) -> None:
+    logged_in = {"HF_TOKEN": "hf_nobody", "HF_HUB_OFFLINE": "0"}  # trackio's own init would ask the Hub whose that is
+    stopped = train(tmp_path, watcher(3), **logged_in)
+    assert stopped.returncode == 1, stopped.stderr
+    assert "stop here" in stopped.stderr
+    assert [step for (step,) in rows(tmp_path, "SELECT step FROM metrics ORDER BY id")] == [1, 2, 3, 4]
+    whole = train(tmp_path, watcher(9), **logged_in)
+    assert whole.returncode == 0, whole.stderr
+    assert not (tmp_path / "asked.txt").exists()
+    assert "Trackio" not in whole.stdout + whole.stderr  # what its own init prints
+    run = RunFolder(tmp_path / "runs" / "lock")
+    found = rows(tmp_path, "SELECT step, metrics, run_id, run_name FROM metrics ORDER BY id")
+    assert [row[0] for row in found] == [1, 2, 3, 4, 5]
+    assert {row[2:] for row in found} == {(json.loads((run.trackio / "sink.json").read_text())["id"], "lock")}
+    for (step, metrics, *_), kept in zip(found, read_metrics(run.metrics), strict=True):
+        numbers = json.loads(metrics)
+        assert numbers["train/paid"] == kept["train/paid"], step
+        assert set(numbers) == set(kept) - {"step"}
+    (((config,)),) = rows(tmp_path, "SELECT config FROM configs")
+    assert json.loads(config)["train"]["steps"] == 5
+    assert json.loads(config)["folder_of_the_run"] == str(run.path)
+    traces = rows(tmp_path, "SELECT step, messages, metadata FROM traces ORDER BY step, trace_index")
+    assert [row[0] for row in traces] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    played = [t for g in Store(run.path).read_groups(5, "train", [0]) for t in g.trajectories][:2]
+    for (_, messages, metadata), trajectory in zip(traces[-2:], played, strict=True):
+        assert json.loads(metadata)["episode"] == trajectory.id
+        said = [m["content"] for m in json.loads(messages) if m["role"] == "assistant"]
+        assert said == [turn.action.text for turn in trajectory.turns]
+
+
+def test_no_episodes_where_none_are_wanted(tmp_path: Path) -> None:
+    done = train(tmp_path, "episodes = 0", "--train.steps=1")
+    assert done.returncode == 0, done.stderr
+    assert rows(tmp_path, "SELECT count(*) FROM metrics") == [(1,)]
+    assert rows(tmp_path, "SELECT count(*) FROM traces") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("env", "problem"),
+    [
+        ({"TRACKIO_STORAGE_MODE": "jsonl"}, "set TRACKIO_DIR to a folder of this machine"),
+        ({"TRACKIO_DIR": "/dev/null/x"}, "sink 'trackio' failed in step 1"),
+    ],
+)
+def test_a_file_that_cannot_be_written_stops_the_run(tmp_path: Path, env: dict[str, str], problem: str) -> None:
+    refused = train(tmp_path, "", "--train.steps=1", **env)
+    assert refused.returncode in (1, 2)
+    assert problem in refused.stderr
+    assert "Traceback" not in refused.stderr
