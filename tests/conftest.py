@@ -95,6 +95,7 @@ SLOW = """
     benchmarks/test_latency.py
     benchmarks/test_one_gpu.py
     benchmarks/test_learner_memory.py
+    benchmarks/test_viewer_figures.py
     cli/test_disk.py
     cli/test_doctor.py
     cli/test_end_to_end.py

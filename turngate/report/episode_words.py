@@ -110,7 +110,7 @@ def hint_places_words(trajectory: Trajectory) -> str:
 def payment_words(event: RewardEvent) -> str:
     """A line of the ledger: what was earned, what was paid, and the gate between them."""
     gate = f", gate {event.gate} pays × {event.factor:.4g}" if event.gate or event.factor != 1 else ""
-    return f"{event.kind} {event.name}: earned {event.earned:+.4g} → paid {event.paid:+.4g}{gate}"
+    return f"{event.kind} {event.name}: earned {event.earned + 0.0:+.4g} → paid {event.paid + 0.0:+.4g}{gate}"
 
 
 def reason_words(reason: CreditTerm, index: int) -> str:
@@ -132,7 +132,7 @@ def total_words(score: Score) -> str:
     """Outcome, and what was earned and paid in the whole episode."""
     earned = sum(event.earned for event in score.ledger)
     outcome = "could not be measured" if score.outcome is None else f"{score.outcome:.4g}"
-    return f"outcome {outcome}, earned {earned:+.4g} → paid {score.total:+.4g}"
+    return f"outcome {outcome}, earned {earned + 0.0:+.4g} → paid {score.total + 0.0:+.4g}"
 
 
 def missing_words(score: Score) -> str:
