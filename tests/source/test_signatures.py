@@ -58,10 +58,13 @@ ALLOWED: dict[str, str] = {
     "turngate.parts:Part.settings": "a part's own settings, each of its own type",
     "turngate.parts:import_object": MODULE,
     **dict.fromkeys(
-        [f"turngate.part_calls:{name}" for name in ("answering", "handed", "handed_later", "instance_of", "taken")],
+        [
+            f"turngate.part_calls:{name}"
+            for name in ("answering", "call_part", "check_result", "handed_later", "instance_of")
+        ],
         "a user's part may return anything",
     ),
-    "turngate.parts:loaded": MODULE,
+    "turngate.parts:load_entry_point": MODULE,
     "turngate.parts:when_used": "a module stands for itself",
     "turngate.rewards.parts:Verdict": "a recorded value before it is known to be a number",
     "turngate.types:Task.private": "known to the task's environment only",

@@ -93,7 +93,7 @@ def evidence_words(fact: Evidence) -> str:
 
 
 def measurer_words(fact: Evidence) -> str:
-    """Who measured a fact: the environment, or whoever ``evidence_words`` names."""
+    """Who measured a fact: the environment, or what ``evidence_words`` names."""
     return " (by the environment)" if fact.by == "env" else ""
 
 
