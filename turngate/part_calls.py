@@ -50,7 +50,7 @@ def call_part(
     return check_result(noun, of or method, found, take=take, must=must)
 
 
-async def handed_later(
+async def call_part_later(
     noun: str, method: Callable[..., object], *arguments: object, take: Callable[[Any], T], must: str
 ) -> T:
     """The same of a coroutine; a plain function is taken too."""

@@ -60,7 +60,7 @@ ALLOWED: dict[str, str] = {
     **dict.fromkeys(
         [
             f"turngate.part_calls:{name}"
-            for name in ("answering", "call_part", "check_result", "handed_later", "instance_of")
+            for name in ("answering", "call_part", "call_part_later", "check_result", "instance_of")
         ],
         "a user's part may return anything",
     ),

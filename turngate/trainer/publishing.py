@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turngate.agents.policies.base import Policy, Weights
-from turngate.part_calls import handed_later, ignored
+from turngate.part_calls import call_part_later, ignored
 from turngate.parts import when_used
 from turngate.trainer.checkpoint import Stateful
 from turngate.types import Metrics
@@ -78,4 +78,4 @@ class Publishing:
 
 
 async def _sent(policy: Policy, weights: Weights, version: int) -> None:
-    await handed_later("policy", policy.publish, weights, version, take=ignored, must="")
+    await call_part_later("policy", policy.publish, weights, version, take=ignored, must="")

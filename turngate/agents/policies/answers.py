@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from turngate.agents.policies.base import Policy
-from turngate.part_calls import Unusable, handed_later, instance_of, short_result, text, whole
+from turngate.part_calls import Unusable, call_part_later, instance_of, short_result, text, whole
 from turngate.types import Completion, EndedBy, Request
 
 _TURN = "a Completion: ids_K and logprobs_K of the sampled tokens, equally many, ended_by, policy_version, text"
@@ -18,7 +18,7 @@ async def complete(policy: Policy, request: Request, *, n_tokens: int | None = N
 
     Raises PartError for a turn that cannot be used.
     """
-    return await handed_later(
+    return await call_part_later(
         "policy", policy.complete, request, take=partial(_completion, n_tokens=n_tokens), must=_TURN
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from turngate.part_calls import Unusable, call_part, handed_later, metrics_of, number, short_result
+from turngate.part_calls import Unusable, call_part, call_part_later, metrics_of, number, short_result
 from turngate.trainer.auxiliary.base import AuxiliaryRow, AuxiliaryRows, AuxiliarySource
 from turngate.trainer.auxiliary.preference import Contrast
 from turngate.types import Metrics, ScoredGroup
@@ -29,7 +29,9 @@ async def rows_of(
 
     Raises PartError for rows that cannot be learned.
     """
-    return await handed_later(AUXILIARY, source.rows, groups, step, take=partial(_rows, n_tokens=n_tokens), must=_ROWS)
+    return await call_part_later(
+        AUXILIARY, source.rows, groups, step, take=partial(_rows, n_tokens=n_tokens), must=_ROWS
+    )
 
 
 def metrics_of_source(source: AuxiliarySource) -> Metrics:

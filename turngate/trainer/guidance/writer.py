@@ -20,7 +20,7 @@ from pydantic import model_validator
 
 from turngate.agents.rollout import Player
 from turngate.judging import JudgePart, JudgeSettings, PolicyJudge, Prompt, Reply, TextModel
-from turngate.part_calls import handed_later, ignored
+from turngate.part_calls import call_part_later, ignored
 from turngate.rewards.judge import Fault, FaultKind
 from turngate.rewards.judge.replies import is_refusal
 from turngate.trainer.guidance.base import Guide, GuidePart
@@ -154,11 +154,11 @@ async def prepare(guide: Guide, writer: Writer | None, tasks: Sequence[Task], *,
     """Let a guide that writes do so before a step is planned; the others have nothing to write."""
     if isinstance(guide, WritingGuide) and writer is not None:
         own = derive_seed(seed, "guide", "prepare")
-        await handed_later("guide", guide.prepare, tasks, writer, own, take=ignored, must="")
+        await call_part_later("guide", guide.prepare, tasks, writer, own, take=ignored, must="")
 
 
 async def consult(guide: Guide, writer: Writer | None, groups: Sequence[ScoredGroup], *, wave: int, seed: int) -> None:
     """Let a guide that writes do so before it is asked for wave number ``wave``."""
     if isinstance(guide, WritingGuide) and writer is not None:
         own = derive_seed(seed, "guide", wave)
-        await handed_later("guide", guide.write, groups, wave, writer, own, take=ignored, must="")
+        await call_part_later("guide", guide.write, groups, wave, writer, own, take=ignored, must="")

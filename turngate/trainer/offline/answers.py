@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from turngate.errors import PartError
-from turngate.part_calls import Unusable, answering, call_part, handed_later, metrics_of, short_result, whole
+from turngate.part_calls import Unusable, answering, call_part, call_part_later, metrics_of, short_result, whole
 from turngate.trainer.offline.episode_index import Recorded
 from turngate.trainer.offline.replays import ReplayFacts, ReplayPart, StepPlan
 from turngate.trainer.offline.sources import EpisodeSource, EpisodesPart, PlayTasks, SourceMeans, Waves
@@ -40,7 +40,7 @@ async def waves_of(source: EpisodeSource, play: PlayTasks, tasks: Sequence[Task]
             raise
 
     try:
-        return await handed_later(SOURCE, source.waves, played, tasks, step, take=_waves, must=_WAVES)
+        return await call_part_later(SOURCE, source.waves, played, tasks, step, take=_waves, must=_WAVES)
     except PartError as error:
         if any(error.__cause__ is one for one in raised):  # the source is not at fault
             raise error.__cause__ from error.__cause__.__cause__  # type: ignore[misc, union-attr]
