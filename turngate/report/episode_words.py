@@ -110,6 +110,7 @@ def hint_places_words(trajectory: Trajectory) -> str:
 def payment_words(event: RewardEvent) -> str:
     """A line of the ledger: what was earned, what was paid, and the gate between them."""
     gate = f", gate {event.gate} pays × {event.factor:.4g}" if event.gate or event.factor != 1 else ""
+    # adding 0.0 makes -0, which a weight below 0 times nothing is, print as +0
     return f"{event.kind} {event.name}: earned {event.earned + 0.0:+.4g} → paid {event.paid + 0.0:+.4g}{gate}"
 
 
