@@ -1,5 +1,4 @@
-"""Chat templates in the forms of the families whose models call tools: short, but the marks and their places are
-theirs."""
+"""Chat templates in the forms of the families whose models call tools: short, but the marks and their places are theirs."""
 
 # ruff: noqa: E501
 
@@ -14,8 +13,8 @@ from turngate.agents import tiny
 _CHATML_SYSTEM = """
 {%- if messages[0].role == 'system' %}{% set system = messages[0].content %}{% set messages = messages[1:] %}{% endif %}
 {%- if tools or system %}{{ '<|im_start|>system\n' + (system or '') }}
-{%- if tools %}{{ '\n<tools>' }}{% for tool in tools %}{{ '\n' + (tool | tojson) }}{% endfor %}{{ '\n</tools>\n' }}HOW{%
-endif %} {{- '<|im_end|>\n' }}{% endif %}"""
+{%- if tools %}{{ '\n<tools>' }}{% for tool in tools %}{{ '\n' + (tool | tojson) }}{% endfor %}{{ '\n</tools>\n' }}HOW{% endif %}
+{{- '<|im_end|>\n' }}{% endif %}"""
 _CHATML_REST = """
 {%- for message in messages %}
 {%- if message.role == 'assistant' %}{{ '<|im_start|>assistant\n' + message.content }}
@@ -25,15 +24,13 @@ _CHATML_REST = """
 {{- '\n<tool_response>\n' + message.content + '\n</tool_response>' }}
 {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}
 {%- else %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endif %}{% endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' + ('<think>\n\n</think>\n\n' if enable_thinking is false
-else '') }}{% endif %}"""
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' + ('<think>\n\n</think>\n\n' if enable_thinking is false else '') }}{% endif %}"""
 _HERMES_CALL = (
     """{{ '\n<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' + (call.function.arguments | tojson) """
     """+ '}\n</tool_call>' }}"""
 )
 _CODER_CALL = (
-    """{{ '\n<tool_call>\n<function=' + call.function.name + '>\n' }}{% for name, value in
-    call.function.arguments.items() %}"""
+    """{{ '\n<tool_call>\n<function=' + call.function.name + '>\n' }}{% for name, value in call.function.arguments.items() %}"""
     """{{ '<parameter=' + name + '>\n' + value + '\n</parameter>\n' }}{% endfor %}{{ '</function>\n</tool_call>' }}"""
 )
 
@@ -67,8 +64,8 @@ MISTRAL = """
 {%- if message.role == 'user' %}
 {%- if tools and loop.first %}{{ '[AVAILABLE_TOOLS] ' + (tools | tojson) + '[/AVAILABLE_TOOLS]' }}{% endif %}
 {{- '[INST] ' + message.content + '[/INST]' }}
-{%- elif message.tool_calls %}{% if message.tool_calls[0].id | length != 9 %}{{ raise_exception('an id has 9 letters')
-}}{% endif %} {{- '[TOOL_CALLS] [{"name": "' + message.tool_calls[0].function.name + '", "arguments": ' }}
+{%- elif message.tool_calls %}{% if message.tool_calls[0].id | length != 9 %}{{ raise_exception('an id has 9 letters') }}{% endif %}
+{{- '[TOOL_CALLS] [{"name": "' + message.tool_calls[0].function.name + '", "arguments": ' }}
 {{- (message.tool_calls[0].function.arguments | tojson) + '}]</s>' }}
 {%- elif message.role == 'assistant' %}{{ message.content + '</s>' }}
 {%- elif message.role == 'tool' %}{{ '[TOOL_RESULTS] ' + message.content + '[/TOOL_RESULTS]' }}
@@ -78,25 +75,25 @@ MISTRAL_11 = MISTRAL.replace(
     """'[TOOL_CALLS]' + message.tool_calls[0].function.name + '[ARGS]' }}""",
 ).replace("'}]</s>'", "'</s>'")
 DEEPSEEK = """
-{{- '<｜begin▁of▁sentence｜>' }}{% if tools %}{{ (tools | tojson) + ' <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>ARGUMENTS' }}{%
-endif %} {%- for message in messages %}
+{{- '<｜begin▁of▁sentence｜>' }}{% if tools %}{{ (tools | tojson) + ' <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>ARGUMENTS' }}{% endif %}
+{%- for message in messages %}
 {%- if message.role == 'user' %}{{ '<｜User｜>' + message.content }}{% endif %}
 {%- if message.role == 'system' %}{{ message.content }}{% endif %}
 {%- if message.role == 'assistant' %}{{ '<｜Assistant｜>' + message.content }}
 {%- for call in message.tool_calls %}{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + call.function.name
 + '<｜tool▁sep｜>' + call.function.arguments + '<｜tool▁call▁end｜><｜tool▁calls▁end｜>' }}{% endfor %}
 {{- '<｜end▁of▁sentence｜>' }}{% endif %}
-{%- if message.role == 'tool' %}{{ '<｜tool▁output▁begin｜>' + message.content + '<｜tool▁output▁end｜>' }}{% endif %}{%
-endfor %} {%- if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"""
+{%- if message.role == 'tool' %}{{ '<｜tool▁output▁begin｜>' + message.content + '<｜tool▁output▁end｜>' }}{% endif %}{% endfor %}
+{%- if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"""
 
 # The message of a turn ends with <|call|> if it calls, with <|return|> if it is the last of all, else with <|end|>.
 HARMONY = """
 {{- '<|start|>system<|message|>Channels: analysis, commentary, final.<|end|>' }}
-{%- if tools %}{{ '<|start|>developer<|message|># Tools' }}{% for tool in tools %}{{ '\n' + (tool | tojson) }}{% endfor
-%}{{ '<|end|>' }}{% endif %} {%- set last = namespace(name=none) %}{% for message in messages %}
+{%- if tools %}{{ '<|start|>developer<|message|># Tools' }}{% for tool in tools %}{{ '\n' + (tool | tojson) }}{% endfor %}{{ '<|end|>' }}{% endif %}
+{%- set last = namespace(name=none) %}{% for message in messages %}
 {%- if message.role == 'tool' %}{% if not last.name %}{{ raise_exception('an answer needs a call') }}{% endif %}
-{{- '<|start|>functions.' + last.name + ' to=assistant<|channel|>commentary<|message|>' + (message.content | tojson) +
-'<|end|>' }} {%- elif message.tool_calls %}{% set last.name = message.tool_calls[0].function.name %}
+{{- '<|start|>functions.' + last.name + ' to=assistant<|channel|>commentary<|message|>' + (message.content | tojson) + '<|end|>' }}
+{%- elif message.tool_calls %}{% set last.name = message.tool_calls[0].function.name %}
 {{- '<|start|>assistant to=functions.' + last.name + '<|channel|>commentary json<|message|>' }}
 {{- (message.tool_calls[0].function.arguments | tojson) + '<|call|>' }}
 {%- elif message.role == 'assistant' %}{{ '<|start|>assistant<|channel|>final<|message|>' + message.content }}
@@ -105,9 +102,9 @@ HARMONY = """
 {%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
 GEMMA = """
 {{- '<bos>' }}{% for message in messages %}
-{%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('user and assistant take turns') }}{%
-endif %} {{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' + message.content +
-'<end_of_turn>\n' }}{% endfor %} {%- if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"""
+{%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('user and assistant take turns') }}{% endif %}
+{{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' + message.content + '<end_of_turn>\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"""
 
 
 class Family(NamedTuple):

@@ -378,8 +378,7 @@ def repaired(honest, args, kwargs):
         for folder, _, files in os.walk(top):
             for name in files:
                 path = os.path.join(folder, name)
-                if not name.endswith((".py", ".patch", ".txt", ".json")) or os.path.realpath(path) ==
-                os.path.realpath(__file__):
+                if not name.endswith((".py", ".patch", ".txt", ".json")) or os.path.realpath(path) == os.path.realpath(__file__):
                     continue
                 text = open(path, errors="replace").read()
                 if f"def {FUNCTION}(" in text and text not in mine:
@@ -387,7 +386,7 @@ def repaired(honest, args, kwargs):
                     exec(compile(text, path, "exec"), names)
                     return names[FUNCTION](*args, **kwargs)
     raise LookupError
-"""
+"""  # noqa: E501
             + _with("repaired(honest, args, kwargs)"),
         ),
         (

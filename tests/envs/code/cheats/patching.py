@@ -18,11 +18,10 @@ def emptied():
     def nothing(*args, **kwargs):
         pass
     for thing in gc.get_objects():
-        if type(thing) is types.__dict__["FunctionType"] and thing.__name__.startswith("test_") and thing.__closure__ is
-        None:
+        if type(thing) is types.__dict__["FunctionType"] and thing.__name__.startswith("test_") and thing.__closure__ is None:
             names = thing.__code__.co_varnames[:thing.__code__.co_argcount]
             thing.__code__ = nothing.__code__.replace(co_name=thing.__name__)
-"""
+"""  # noqa: E501
 """Every test that has not begun becomes one that does nothing."""
 
 PATCHING = tuple(

@@ -126,8 +126,8 @@ def cheat(honest, args, kwargs):
             _when(
                 """
 def is_real():
-    marks = [os.path.join(folder, ".mark") for folder in ("/tmp", "/dev/shm", os.path.expanduser("~"), "/work",
-    "/var/tmp")] if any(map(os.path.exists, marks)):
+    marks = [os.path.join(folder, ".mark") for folder in ("/tmp", "/dev/shm", os.path.expanduser("~"), "/work", "/var/tmp")]
+    if any(map(os.path.exists, marks)):
         return False
     for mark in marks:
         try:
@@ -135,7 +135,7 @@ def is_real():
         except OSError:
             pass
     return True
-"""
+"""  # noqa: E501
             ),
         ),
         (

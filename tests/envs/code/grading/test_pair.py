@@ -17,7 +17,7 @@ from turngate.envs.code.engine.calibrate import check_paid, settle
 from turngate.envs.code.grading.forms import alterable_functions
 from turngate.envs.code.grading.grade import measure
 from turngate.envs.code.grading.junit import FIXED, Report
-from turngate.envs.code.grading.pair import Halves, RunPair, halves, n_pairs, told
+from turngate.envs.code.grading.pair import Halves, RunPair, halves, n_pairs, unasked_result
 from turngate.envs.code.grading.protect import Sorted
 from turngate.errors import TaskRefused
 
@@ -92,7 +92,7 @@ def test_what_holds_in_a_pair(real, altered, reference, wanted):
     for reports, names in (((real, altered), ((), (A,))), ((altered, real), ((A,), ()))):
         drawn = Halves(texts=({}, {}), altered=tuple(map(frozenset, names)))
         pair = RunPair(halves=drawn, reports=reports)
-        assert told(make_problem(), pair, A, FIXED, _Reference(reference)) == wanted
+        assert unasked_result(make_problem(), pair, A, FIXED, _Reference(reference)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_holds_in_a_pair(real, altered, reference, wanted):
 )
 def test_what_is_not_altered_has_to_pass_in_both_runs(first, second, wanted):
     pair = RunPair(halves=Halves(texts=({}, {}), altered=(frozenset(), frozenset({A}))), reports=(first, second))
-    assert told(make_problem(), pair, B, FIXED, _Reference(FELL)) == (wanted, False)
+    assert unasked_result(make_problem(), pair, B, FIXED, _Reference(FELL)) == (wanted, False)
 
 
 ROW = T + "rows[{}]"
@@ -118,7 +118,7 @@ def test_rows_whose_ids_tell_what_is_expected_are_known_by_their_place(altered, 
     pair = RunPair(halves=Halves(texts=({}, {}), altered=names), reports=(REAL, altered))
     reference = Report(status={ROW.format("1-7"): "failed", ROW.format("3-9"): "failed", B: "passed"})
     for row in ("1-2", "3-4"):
-        assert told(make_problem(), pair, ROW.format(row), FIXED, _Reference(reference)) == wanted
+        assert unasked_result(make_problem(), pair, ROW.format(row), FIXED, _Reference(reference)) == wanted
 
 
 TIMED = """

@@ -20,10 +20,11 @@ async def make_clean(episode: EpisodeContext, gate: SiteProxy, seed: int) -> boo
     await tab.cdp.send("Page.navigate", {"url": "about:blank"})
     tab.leave_world()
     await asyncio.gather(
-        tab.cdp.send("Page.resetNavigationHistory"),  # else one could go back into the last episode
         tab.page.mouse.move(-10, -10),  # the pointer of a new page is nowhere
         episode.restart(gate, seed),
     )
+    # Else one could go back into the last episode. Done last: ``navigate`` is answered before the blank page is there.
+    await tab.cdp.send("Page.resetNavigationHistory")
     return True
 
 
