@@ -8,7 +8,7 @@ function of its task and its actions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -129,6 +129,7 @@ class WebEnv(ToolEnv):
         }  # fmt: skip
         self._confidence, self._show, self._screenshot, self._max_chars = confidence, show, screenshot, max_chars
         self._solutions: dict[str, list[str]] = {}
+        self._twin: WebEnv | None = None
         self._held: Browser | None = hold()  # nothing starts before the first page
         self._session: BrowserSession | None = None
         self._scenario: WebScenario | None = None
@@ -227,24 +228,21 @@ class WebEnv(ToolEnv):
         return self._answer
 
     def oracle(self, task: Task) -> Sequence[str]:
-        """The actions that solve the task, found by playing it in a browser context of their own, once for each of the
-        last tasks that were asked for."""
+        """The actions that solve the task, found by playing it in another browser context, once for each of the last
+        tasks that were asked for."""
         if task.id not in self._solutions:
-            with closing(type(self)(tasks=self.tasks, **self._kwargs)) as twin:
-                self._solutions[task.id] = list(twin._played(task))
+            self._solutions[task.id] = list(self._second()._played(task))
             while len(self._solutions) > MOST_SOLUTIONS:
                 del self._solutions[next(iter(self._solutions))]
         return self._solutions[task.id]
 
     def hint(self, task: Task, level: int) -> str | None:
-        with ExitStack() as stack:
-            scenario = stack.enter_context(closing(scenario_of(task)))
+        def first_page() -> BrowserSession:
+            twin = self._second()
+            twin.reset(options={"task": task})
+            return twin._browser()
 
-            def first_page() -> BrowserSession:
-                twin = stack.enter_context(closing(type(self)(tasks=self.tasks, **self._kwargs)))
-                twin.reset(options={"task": task})
-                return twin._browser()
-
+        with closing(scenario_of(task)) as scenario:
             return scenario.hint(level, first_page)
 
     def elements_at(self, place: Sequence[Sequence[int]]) -> list[Element]:
@@ -254,7 +252,10 @@ class WebEnv(ToolEnv):
         return [element for element in found if element is not None]
 
     def close(self) -> None:
-        """Release the browser context."""
+        """Release the browser contexts."""
+        if self._twin is not None:
+            self._twin.close()
+            self._twin = None
         self._leave()
         if self._session is not None:
             self._session.close()
@@ -426,6 +427,13 @@ class WebEnv(ToolEnv):
         if self._held is None:
             self._held = hold()
         return self._held.lease(seed=seed, sites=scenario.sites, allowed=scenario.allowed, settings=self._settings)
+
+    def _second(self) -> WebEnv:
+        """The same environment again, with a browser context of its own: oracles and hints look at pages there, and the
+        episode that goes on here sees nothing of it."""
+        if self._twin is None:
+            self._twin = type(self)(tasks=self.tasks, **self._kwargs)
+        return self._twin
 
     def _leave(self) -> None:
         if self._scenario is not None:
