@@ -94,6 +94,7 @@ SLOW = """
     benchmarks/credit_lab
     benchmarks/test_latency.py
     benchmarks/test_one_gpu.py
+    benchmarks/test_plan_simulation.py
     benchmarks/test_learner_memory.py
     benchmarks/test_viewer_figures.py
     cli/test_disk.py
@@ -103,6 +104,7 @@ SLOW = """
     cli/test_export.py
     cli/test_loss_and_probe.py
     cli/test_mistakes.py
+    cli/test_plan.py
     cli/test_replay.py
     cli/test_stopping.py
     contract

@@ -24,6 +24,7 @@ ROLES = {
     "warm_start": "the warm start: how it is made, and how it is reported",
     "local": "what runs here, on this machine",
     "openai": "what speaks with a server of OpenAI's chat completions",
+    "plan": "a command, and the plan of a guide",
     **dict.fromkeys(("credit", "show", "tasks"), "a command, and the module that does its work"),
 }
 """Names that modules of several rooms may bear, because they have the same role in each."""

@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from turngate import __version__
-from turngate.cli import consoles, data, reading_runs
+from turngate.cli import consoles, data, plan, reading_runs
 from turngate.cli.crash import crash_line, culprit
 from turngate.cli.thread_waiting import bound_spinning
 from turngate.errors import TurngateError, UserError
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(help="Make tasks for an environment.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(reading_runs.app)
+app.add_typer(plan.app)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(data.app, name="data")
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -49,6 +49,7 @@ HELP = {
     "key-value cache": "lower policy.concurrency or policy.context",
 }
 """By share of the memory, the setting that makes it smaller; the other shares need a smaller model."""
+SMALLER = "name a smaller model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ def _about_model(name: str, model: LanguageModel, tokenizer: Tokenizer) -> Itera
     else:
         line = "not here yet; they are downloaded when a run begins"
         if stored is not None:
-            line = f"{stored.files} of {_bytes(stored.size)} in {'/'.join(stored.formats) or 'an older format'}"
+            line = f"{stored.files} of {bytes_text(stored.size)} in {'/'.join(stored.formats) or 'an older format'}"
         yield DoctorLine(about="files", line=f"{line}; trained in float32")
     yield DoctorLine(about="vocabulary", line=f"{len(tokenizer):,} tokens, {size.vocabulary:,} embeddings")
     yield DoctorLine(about="attention", line="; ".join(_attention(model)))
@@ -185,29 +186,36 @@ async def _about_prompts(config: Config, environments: Environments, chat: Chat)
 
 def _about_memory(config: Config, model: LanguageModel, prompt: int) -> Iterator[DoctorLine]:
     """``prompt``: tokens of the shortest first prompt, which the policy does not write."""
-    needed = needed_memory(size_of(model), _use(config, model, prompt))
+    needed = needed_memory(size_of(model), memory_use(config, model, prompt, device_here(), bytes_of_passes(config)))
     most, (place, there) = most_at_once(needed), memory_here()
-    listed = "\n".join(f"{what:<16} {_bytes(size):>9}" for what, size in needed.items())
-    line = f"{_bytes(most)} at most, by estimate; {place} has {_bytes(there)}"
+    listed = "\n".join(f"{what:<16} {bytes_text(size):>9}" for what, size in needed.items())
+    line = f"{bytes_text(most)} at most, by estimate; {place} has {bytes_text(there)}"
     refused = most > there
     if refused:
         largest = max(needed, key=lambda what: needed[what])
-        line += f": too little; the most is the {largest}: {HELP.get(largest, 'name a smaller model')}"
+        line += f": too little; the most is the {largest}: {HELP.get(largest, SMALLER)}"
     yield DoctorLine(about="memory", line=line, refused=refused, text=listed)
     if config.policy.context > model.config.max_position_embeddings:
         line = f"policy.context {config.policy.context} goes beyond the model's {model.config.max_position_embeddings}"
         yield DoctorLine(about="context", line=f"{line} positions, where it was not trained; lower it")
 
 
-def _use(config: Config, model: LanguageModel, prompt: int) -> MemoryUse:
+def memory_use(
+    config: Config, model: LanguageModel, prompt: int, device: str, bytes_of_numbers: tuple[int, int]
+) -> MemoryUse:
+    """What a run on one device does with its model, which may be without weights.
+
+    ``prompt``: tokens of an episode that the policy does not write. ``device``: its kind, such as "cuda".
+    ``bytes_of_numbers``: in the passes of the learner, and of the sampler.
+    """
     learner, train, context = config.learner, config.train, config.policy.context
-    most = tokens_of_a_pass(getattr(config.learner, "tokens_per_pass", "auto"), device_here())
+    most = tokens_of_a_pass(getattr(config.learner, "tokens_per_pass", "auto"), device)
     tokens = max(min(most, train.tasks_per_step * train.group_size * context), context)
     lora = getattr(learner, "lora", None)
     teachers = {name for part in config.auxiliary for name in part.teachers}
     if config.reward_model is not None and config.reward_model.fitted:
         teachers.add(config.reward_model.fitted)
-    learner_bytes, sampler_bytes = bytes_of_passes(config)
+    learner_bytes, sampler_bytes = bytes_of_numbers
     return MemoryUse(
         trained=int(config.learner.type != "frozen") + int(trains_reward_model(config)),
         copies=int(needs_reference(config) and lora is None) + len(teachers),
@@ -233,11 +241,12 @@ def _named(label: str, task: Task) -> str:
     return f"task '{task.id}' of '{label}'"
 
 
-def _bytes(size: int) -> str:
+def bytes_text(size: float) -> str:
+    """A number of bytes with its unit, to three digits."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
-        size /= 1000  # type: ignore[assignment]
+        size /= 1000
     return f"{size:.3g} TB"
 
 

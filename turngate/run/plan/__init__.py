@@ -1,0 +1,1 @@
+"""What a run would take on machines that are not here: ``turngate plan``. All of it is modelled."""
