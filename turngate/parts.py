@@ -38,13 +38,16 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, ClassVar, Literal, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from turngate.errors import ConfigError, DuplicateName, MissingExtra, UnknownName, UserError
 from turngate.foreign import guarded
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 
 def _dumped(part: Part, info: core_schema.SerializationInfo) -> dict[str, Any]:
@@ -203,6 +206,14 @@ class Part(BaseModel):
             return super().__reduce_ex__(protocol)
         family = next(base for base in cls.__mro__ if "types" in base.__dict__)
         return _named, (family, self.type, self.settings())
+
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError where the part cannot be used in a run with this config, or would have no effect in it.
+
+        Called once for each part of a config, when the settings of all of them are valid by themselves. The key of the
+        part is put before a message that does not name the part. A part that overrides it calls ``super()`` too, as
+        its family may check what all its parts have in common.
+        """
 
     def settings(self) -> dict[str, Any]:
         """Every setting except ``type``, by name."""

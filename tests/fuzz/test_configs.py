@@ -18,7 +18,6 @@ from tests.cli.test_bad_configs import CONFIG, KEYS, OPENED
 from tests.fuzz.budget import examples
 from tests.fuzz.texts import PLAIN_TEXTS
 from tests.helpers.command_line import turngate
-from turngate.cli import train
 from turngate.run.job import Job
 
 AGREES = {"type": "from_evidence", "name": "agrees", "evidence": "agrees", "weight": 0.1}
@@ -155,7 +154,7 @@ def here(tmp_path_factory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(Job, "run", lambda job: job.environments.close())
-        patch.setattr(train, "write_report", lambda path, console: None)
+        patch.setattr("turngate.report.summary.write_report", lambda path, console: None)
         (folder / "config.toml").write_text('model = "no/model"')
         turngate("train", folder / "config.toml")  # which imports what takes seconds to import
         yield folder

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from turngate.cli.thread_waiting import bound_spinning
 
-IMPORTED = ("torch", "transformers.modeling_utils", "turngate.cli.train", "turngate.cli.eval")
+IMPORTED = ("torch", "transformers.modeling_utils", "turngate.run.staged_job", "turngate.cli.eval")
 """Of these each command needs some, and each takes seconds."""
 
 

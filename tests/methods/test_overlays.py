@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.cli.methods import markdown
+from turngate.cli.methods import markdown_page
 from turngate.errors import ConfigError, DataError
 from turngate.methods.overlay import FOLDER, NOT_MEASURED, find, listed, parts_in, read
 
@@ -46,7 +46,7 @@ def test_a_page_that_measures_a_method_names_one_of_its_parts(name: str) -> None
 
 def test_the_page_of_methods_is_current() -> None:
     """Otherwise: python -m turngate methods --markdown > docs/methods.md"""
-    assert (ROOT / "docs" / "methods.md").read_text(encoding="utf-8") == markdown()
+    assert (ROOT / "docs" / "methods.md").read_text(encoding="utf-8") == markdown_page()
 
 
 def test_a_file_that_is_no_method_is_refused_with_what_is_wrong(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ LIGHT = (
     "turngate.trainer.learner",
     "turngate.agents.policies.parts",
     "turngate.config.run_config",
+    "turngate.cli.main",
 )
 HEAVY = ("torch", "transformers", "tokenizers", "vllm", "playwright", "docker", "matplotlib", "duckdb", "pandas")
 CORE = {
@@ -44,6 +45,19 @@ def test_importing_says_and_makes_nothing(tmp_path):
     program = f"import sys; sys.path[:] = {sys.path!r}; import turngate"
     assert python(program, cwd=tmp_path) == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_and_a_mistake_on_the_command_line_import_no_work():
+    """Every command is declared in a module of ``turngate.cli``, and imports what it works with when it is called."""
+    rooms = tuple(f"turngate.{name}" for name in ("agents", "config", "judging", "rewards", "store", "trainer"))
+    program = f"""
+import sys, contextlib, io
+from tests.helpers.command_line import turngate
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    codes = turngate("--help"), turngate("train", "--help"), turngate("train"), turngate("tasks", "code", "--n", "x")
+print(*codes, *(name for name in sys.modules if name.startswith({rooms!r})))
+"""
+    assert python(program) == "0 0 2 2"
 
 
 def test_importing_turngate_loads_its_core_dependencies_alone():

@@ -56,7 +56,7 @@ PARTS = [
 
 
 def played(branching: BranchingPart, budget: int, *, n_tasks=1, seed=3):
-    branching.check(budget)
+    branching.check_size(budget)
     return grow(branching, budget=budget, n_tasks=n_tasks, seed=seed)
 
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from turngate.envs.check.check_env import check_env
+from turngate.cli import consoles
+from turngate.cli.named_env import EnvId, EnvKwargs, arguments_of
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-def check(console: Console, env: str, kwargs: Mapping[str, object], *, episodes: int, seed: int) -> bool:
-    """Print a line for each problem of an environment; returns whether none of them is an error.
+@app.command()
+def check(
+    env: EnvId,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed plays other episodes.")] = 0,
+    kwargs: EnvKwargs = "{}",
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file, as for train, whose environment ID is checked.")
+    ] = None,
+) -> None:
+    """Check that an environment keeps the common rules. Exit code 1 if it does not."""
+    from turngate.envs.check.check_env import check_env
 
-    ``kwargs``: arguments of the environment.
-    """
-    findings = check_env(env, episodes=episodes, seed=seed, kwargs=kwargs)
+    given, console = arguments_of(env, kwargs, config), consoles.output()
+    findings = check_env(env, episodes=episodes, seed=seed, kwargs=given)
     for finding in findings:
         console.print(f"{finding.level}: {finding}", markup=False, highlight=False)
     errors = sum(finding.level == "error" for finding in findings)
     console.print(f"{env}: {errors} errors, {len(findings) - errors} warnings", markup=False)
-    return not errors
+    raise typer.Exit(1 if errors else 0)

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 
+from turngate.cli import consoles
+from turngate.cli.reading_runs import reads_runs
 from turngate.errors import ConfigError
-from turngate.report.paired_runs import last_evaluations, paired, plot_paired, print_paired
-from turngate.store import Store, write_json_atomic
+
+if TYPE_CHECKING:
+    from turngate.store import Store
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-def compare_runs(
-    console: Console, a: Path, b: Path, *, phase: str, other: str, png: Path | None, json: Path | None
+@app.command()
+@reads_runs
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A run, or a folder with trajectories/.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another one, or the same with --other.")],
+    phase: Annotated[
+        str, typer.Option(help="Episodes to compare, such as before-heldout-greedy; else the last evaluations of both.")
+    ] = "",
+    other: Annotated[str, typer.Option(help="Phase of B, if not that of A.")] = "",
+    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the differences into this file.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything into this file.")] = None,
 ) -> None:
-    """Print the differences between the episodes of two runs, and write them as a picture and as JSON.
+    """Compare two runs on the same tasks: success, rewards, turns, tokens, and which tasks changed sides.
 
-    ``phase`` is that of A and, unless ``other`` is given, of B. Without it every split and sampling that both evaluated
-    is compared, each run by its last evaluation of it. Raises ConfigError for phases that cannot be paired.
+    Episodes are paired by task and seed; every difference has a 95 % interval over distinct questions.
     """
+    from turngate.report.paired_runs import paired, plot_paired, print_paired
+    from turngate.store import Store, write_json_atomic
+
     stores = Store.found(a), Store.found(b)
     if other and not phase:
         raise ConfigError("--other names the phase of B; name that of A with --phase")
@@ -26,6 +43,7 @@ def compare_runs(
         paired(*(list(store.read(phase=name)) for store, name in zip(stores, names, strict=True)), phases=names)
         for names in (_given(stores, phase, other or phase) if phase else _common(stores))
     ]
+    console = consoles.output()
     console.print(f"A: {a}\nB: {b}", markup=False, highlight=False, soft_wrap=True)
     for one in found:
         console.print()
@@ -47,6 +65,8 @@ def _given(stores: tuple[Store, Store], *names: str) -> list[tuple[str, str]]:
 
 def _common(stores: tuple[Store, Store]) -> list[tuple[str, str]]:
     """The phases of A and B for each split and sampling that both evaluated."""
+    from turngate.report.paired_runs import last_evaluations
+
     last = [last_evaluations(store.phases()) for store in stores]
     if common := [split for split in last[0] if split in last[1]]:
         return [(last[0][split], last[1][split]) for split in common]

@@ -4,22 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+import typer
 from rich.console import Console
 
-from turngate.config.run_config import Config, load_run
+from turngate.cli import consoles
+from turngate.cli.reading_runs import RunPath, reads_runs
 from turngate.errors import ConfigError, StoreError
-from turngate.run.assembly.credit import recorded_rule
-from turngate.run.assembly.learners import learner_of, reference_of
-from turngate.run.assembly.models import load_model
-from turngate.run.assembly.target_policy import started_from
-from turngate.store import Store
-from turngate.store.folder import RunFolder
-from turngate.trainer.batch.pack import by_turn
-from turngate.trainer.credit.rule import CreditRule
 from turngate.types import JSON, ScoredGroup
+
+if TYPE_CHECKING:
+    from turngate.config.run_config import Config
+    from turngate.store.folder import RunFolder
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+@reads_runs
+def credit(
+    run: RunPath,
+    method: Annotated[str, typer.Option(help="Credit rule to apply, for instance gigpo.")],
+    settings: Annotated[
+        str, typer.Option(help="Settings of the rule as a TOML inline table, such as {gamma = 0.9}.")
+    ] = "{}",
+    step: Annotated[int | None, typer.Option(min=0, help="Training step; the last one if not given.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many turns to list.")] = 20,
+    probe: Annotated[
+        int | None, typer.Option(min=0, help="Number of a turn: change its reward, and print whose gradient changes.")
+    ] = None,
+    trajectory: Annotated[str | None, typer.Option(help="With --probe: id of the turn's trajectory.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="With --probe: what is added to the reward; 1 if not given.")
+    ] = None,
+    earned: Annotated[
+        bool, typer.Option("--earned", help="With --probe: change the process reward before gates, not what was paid.")
+    ] = False,
+) -> None:
+    """Apply another credit rule to a recorded step.
+
+    Lists the turns whose credit differs most from that of the run's own rule. With --probe and --trajectory: which
+    tokens learn from the reward of one turn.
+    """
+    from turngate.config.run_config import parse_table
+
+    arguments = parse_table("settings", settings)
+    if (probe is None) != (trajectory is None):
+        raise ConfigError("--probe TURN and --trajectory ID go together; 'turngate show RUN' lists the ids")
+    if probe is None or trajectory is None:
+        if delta is not None or earned:
+            raise ConfigError("--delta and --earned have no effect without --probe")
+        credit_again(consoles.output(), run, method, settings=arguments, step=step, top=top)
+        return
+    if step is not None:
+        raise ConfigError("--step has no effect with --probe: the trajectory says which step it was played in")
+    probe_turn(
+        consoles.output(),
+        run,
+        method,
+        settings=arguments,
+        trajectory=trajectory,
+        turn=probe,
+        delta=1.0 if delta is None else delta,
+        earned=earned,
+        top=top,
+    )
 
 
 def credit_again(
@@ -30,7 +80,12 @@ def credit_again(
     Prints the ``top`` turns whose credit differs most. Raises ConfigError, StoreError if the step has no usable group.
     """
     from turngate.report.credits import show_moves
+    from turngate.run.assembly.credit import recorded_rule
+    from turngate.store import Store
+    from turngate.store.folder import RunFolder
+    from turngate.trainer.batch.pack import by_turn
     from turngate.trainer.batch.table import tabulate
+    from turngate.trainer.credit.rule import CreditRule
     from turngate.trainer.filters.parts import keep
 
     rule = CreditRule.named(method, settings)
@@ -77,9 +132,15 @@ def probe_turn(
     weights that played it if a checkpoint still has them. ``earned``: change the process reward before gates instead of
     the payment.
     """
+    from turngate.config.run_config import load_run
     from turngate.report.probes import show_probe
+    from turngate.run.assembly.credit import recorded_rule
+    from turngate.store import Store
+    from turngate.store.folder import RunFolder
     from turngate.trainer.batch.contexts import without_hints
+    from turngate.trainer.batch.pack import by_turn
     from turngate.trainer.checks.gradient_probe import probe_gradient
+    from turngate.trainer.credit.rule import CreditRule
     from turngate.trainer.filters.parts import keep
 
     rule = CreditRule.named(method, settings)
@@ -127,6 +188,9 @@ def probe_turn(
 
 def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
     """A learner with the weights that played ``step``, or else the nearest later ones; and words for which they are."""
+    from turngate.run.assembly.learners import learner_of
+    from turngate.run.assembly.models import load_model
+    from turngate.run.assembly.target_policy import started_from
     from turngate.trainer.checkpoint import Checkpoints
 
     if step == 1:
@@ -148,6 +212,11 @@ def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
 
 def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
     """The columns that the loss needs, measured by the learner itself and by the model that the run began from."""
+    import numpy as np
+
+    from turngate.run.assembly.learners import reference_of
+    from turngate.run.assembly.models import load_model
+    from turngate.run.assembly.target_policy import started_from
     from turngate.trainer.batch.pack import pack
     from turngate.trainer.learner import measured_for
     from turngate.trainer.signals.said_thoughts import thought_marks

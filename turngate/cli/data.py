@@ -11,7 +11,10 @@ from turngate.cli import consoles
 from turngate.cli.reading_runs import reads_runs
 
 app = typer.Typer(
-    help="Export and import episodes in the formats of others.", no_args_is_help=True, rich_markup_mode=None
+    name="data",
+    help="Export and import episodes in the formats of others.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

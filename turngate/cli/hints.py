@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
+from turngate.cli import consoles
+from turngate.cli.named_env import EnvId
 from turngate.envs.base import TurnEnv
 from turngate.envs.leak import leaked_secret
 from turngate.envs.registry import make
 from turngate.errors import ConfigError
 from turngate.types import Task
 
+app = typer.Typer(rich_markup_mode=None)
 
-def print_hints(
-    console: Console, env_id: str, *, split: str | None, index: int, task_id: str, level: int | None
+
+@app.command()
+def hints(
+    env: EnvId,
+    task: Annotated[str, typer.Option(help="Id of the task; without it, --split and --index say which.")] = "",
+    level: Annotated[int | None, typer.Option(min=1, help="Print this level only.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split of the environment's tasks; its first one.")] = None,
+    index: Annotated[int | None, typer.Option(min=0, help="Number of the task in its split, from 0.")] = None,
 ) -> None:
-    """Print the hints of one task: number ``index`` of ``split`` (None: the first one), or the one named ``task_id``.
-
-    ``level``: that level alone. Raises ConfigError for an environment, a task or a level without a hint, UnknownName
-    for an unknown task or split.
-    """
-    with make(env_id) as env:
-        task = env.tasks.find(task_id) if task_id else _numbered(env, env.split if split is None else split, index)
-        most = env.turn_spec.hint_levels
+    """Print the hints of a task, level by level. Training refuses those that hold the answer."""
+    if task and (split is not None or index is not None):
+        raise ConfigError("--split and --index have no effect with --task, which says which task it is")
+    with make(env) as made:
+        chosen = made.tasks.find(task) if task else _numbered(made, made.split if split is None else split, index or 0)
+        most = made.turn_spec.hint_levels
         if not most:
             raise ConfigError(
-                f"'{env_id}' has no hints; write hint(task, level) and declare turn_spec.hint_levels (see CONTRIBUTING)"
+                f"'{env}' has no hints; write hint(task, level) and declare turn_spec.hint_levels (see CONTRIBUTING)"
             )
         if level is not None and level > most:
-            raise ConfigError(f"--level is {level}, but '{env_id}' has {most} levels")
-        console.print(f"[{task.id}] {task.prompt}", markup=False, highlight=False)
-        _print_levels(console, env, task, range(1, most + 1) if level is None else [level])
+            raise ConfigError(f"--level is {level}, but '{env}' has {most} levels")
+        console = consoles.output()
+        console.print(f"[{chosen.id}] {chosen.prompt}", markup=False, highlight=False)
+        _print_levels(console, made, chosen, range(1, most + 1) if level is None else [level])
 
 
 def _print_levels(console: Console, env: TurnEnv, task: Task, levels: Sequence[int]) -> None:

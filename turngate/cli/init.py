@@ -10,9 +10,11 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
+from turngate.cli import consoles
 from turngate.errors import ConfigError
 
 _FILES = {
@@ -24,13 +26,15 @@ _FILES = {
     "test_env.py.template": "tests/test_env.py",
 }
 
+app = typer.Typer(rich_markup_mode=None)
 
-def init(console: Console, name: str, parent: Path) -> Path:
-    """Write the package ``name`` into a new folder of ``parent`` and return the folder.
 
-    Raises ConfigError for a name that no package can have, for that of a module that can be imported already, and
-    where the folder exists; then nothing is written.
-    """
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package: small letters, digits and _.")],
+) -> None:
+    """Write a new package into the folder NAME: an environment, its tasks, a rubric, tests, a config that trains."""
+    parent = Path.cwd()
     _check(name, parent)
     title = "".join(word.capitalize() for word in name.split("_"))
     values = {"name": name, "Class": title, "id": f"{name}/{title}-v0"}
@@ -41,6 +45,7 @@ def init(console: Console, name: str, parent: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(Template((templates / source).read_text()).substitute(values))
         shutil.move(Path(there) / name, parent / name)
+    console = consoles.output()
     for line in (
         f"{name}/ has an environment of the id {values['id']}; next:",
         f"  cd {name}",
@@ -48,7 +53,6 @@ def init(console: Console, name: str, parent: Path) -> Path:
         "  turngate train train.toml",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return parent / name
 
 
 def _check(name: str, parent: Path) -> None:

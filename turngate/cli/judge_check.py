@@ -5,23 +5,65 @@ from __future__ import annotations
 import asyncio
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 from rich.console import Console
 from rich.table import Table
 
+from turngate.cli import consoles
 from turngate.errors import ConfigError
-from turngate.jsonl import toml_of
-from turngate.judging.judge import Judge
-from turngate.judging.labelled import read_labelled
-from turngate.judging.parts import JudgePart
-from turngate.judging.trial import CheckResult, check
-from turngate.judging.verdict_store import VerdictCache
 from turngate.problems import one_line
 from turngate.report.tables import print_table
-from turngate.rewards.judge import CORRECT, Criterion, FaultKind, upper_bound
 from turngate.types import JSON
+
+if TYPE_CHECKING:
+    from turngate.judging.parts import JudgePart
+    from turngate.judging.trial import CheckResult
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("judge-check")
+def judge_check_command(
+    labelled: Annotated[Path, typer.Argument(metavar="LABELLED", help="JSON lines of labelled responses or pairs.")],
+    judge: Annotated[
+        str,
+        typer.Option(
+            help="A name on the Hugging Face hub, a model folder, the address of an OpenAI-style server, or a table "
+            "{type = …}."
+        ),
+    ],
+    model: Annotated[str, typer.Option(help="Name of the model on the server.")] = "",
+    version: Annotated[
+        str, typer.Option(help="Version of the judge; a model folder has a hash of its files instead.")
+    ] = "",
+    criterion: Annotated[
+        str, typer.Option(help="What has to be true for the verdict yes; if not given, that the task is done.")
+    ] = "",
+    key_variable: Annotated[str, typer.Option(help="Environment variable that holds the server's key.")] = "",
+    tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of a reply; 512 if not given.")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=16, help="Most tokens of prompt and reply together, for a model run here.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed samples other replies.")] = 0,
+    cache: Annotated[
+        Path | None, typer.Option(help="File that keeps verdicts, so that the same question is asked once.")
+    ] = None,
+) -> None:
+    """Measure the errors of a judge on labelled answers.
+
+    Prints error rates, consistency when the order is changed, length bias, and accepted canaries (known fakes). What
+    must be repaired before the judge decides a reward is marked, and makes the command end with 1: a judge that always
+    says no or yes, prefers a place or a length, gives no verdict, accepts a fake or obeys what it reads.
+    """
+    options = {"model": model, "version": version, "key_variable": key_variable}
+    part = judge_named(judge, **options, max_tokens=tokens, context=context)
+    result = judge_check(consoles.output(), labelled, part, criterion=criterion, seed=seed, cache=cache)
+    if result.flaws:
+        raise typer.Exit(1)
 
 
 def judge_check(
@@ -31,6 +73,12 @@ def judge_check(
 
     The file is read before any model is loaded.
     """
+    from turngate.judging.judge import Judge
+    from turngate.judging.labelled import read_labelled
+    from turngate.judging.trial import check
+    from turngate.judging.verdict_store import VerdictCache
+    from turngate.rewards.judge import CORRECT, Criterion
+
     rows = read_labelled(path)
     wanted = Criterion(name="criterion", text=criterion) if criterion else CORRECT
     store = VerdictCache(cache) if cache is not None else None
@@ -52,6 +100,8 @@ def judge_named(text: str, **options: JSON) -> JudgePart:
     ``options`` are the other options that the user gave; they become settings of the judge. Raises ConfigError, also
     for an option that this judge has no setting for.
     """
+    from turngate.judging.parts import JudgePart
+
     chosen: dict[str, JSON] = {name: value for name, value in options.items() if value}
     if text.startswith("{"):
         data = _inline(text) | chosen
@@ -75,6 +125,8 @@ def judge_named(text: str, **options: JSON) -> JudgePart:
 
 
 def _inline(text: str) -> dict[str, JSON]:
+    from turngate.jsonl import toml_of
+
     try:
         return dict(toml_of(f"judge = {text}")["judge"])
     except tomllib.TOMLDecodeError as error:
@@ -88,6 +140,8 @@ def table(result: CheckResult) -> Table:
 
     "!" marks flaws that have to be repaired before the judge is used, see ``CheckResult.flaws``.
     """
+    from turngate.rewards.judge import FaultKind, upper_bound
+
     work, order, flaws = result.work, result.order, result.flaws
     made = Table("measure", "value", "", "on", box=None, title=f"judge {result.judge.name}, {result.judge.version}")
     made.caption = "! = repair this before the judge decides a reward"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from turngate.cli import consoles
 from turngate.errors import ConfigError, UnknownName
 from turngate.methods.overlay import ENDING, KINDS, NOT_MEASURED, Method, find, listed, names
-from turngate.report.show import indented
 from turngate.report.tables import print_table
 
+app = typer.Typer(rich_markup_mode=None)
 ONLY = "the model, its data, learning rates, and how long and with how many episodes is trained: those are yours"
 INTRODUCTION = f"""\
 # Published methods
@@ -40,7 +43,24 @@ mine.toml`; a package names its own under `turngate.methods` (CONTRIBUTING.md). 
 """
 
 
-def list_methods(console: Console, name: str, kind: str) -> None:
+@app.command()
+def methods(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME|WORD]", help="A method to show; any other word lists the methods with it.")
+    ] = "",
+    kind: Annotated[str, typer.Option(help="Only this kind: credit, objective, guidance …")] = "",
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print all of them as docs/methods.md.")] = False,
+) -> None:
+    """List published methods, or show one: paper, equation, what is left out, its settings. train --method NAME."""
+    if markdown:
+        if name or kind:
+            raise ConfigError("--markdown prints every method; leave the name and --kind out")
+        consoles.output().print(markdown_page(), markup=False, highlight=False, soft_wrap=True, end="")
+    else:
+        _print_found(consoles.output(), name, kind)
+
+
+def _print_found(console: Console, name: str, kind: str) -> None:
     """Print a method with its settings, or the list of those that hold a word, of one kind or all.
 
     Raises UnknownName for a kind that there is not, ConfigError where nothing is found.
@@ -70,14 +90,7 @@ def list_methods(console: Console, name: str, kind: str) -> None:
     )
 
 
-def print_markdown(console: Console, name: str, kind: str) -> None:
-    """Print the page of all shipped methods. Raises ConfigError for a name or kind, which it does not read."""
-    if name or kind:
-        raise ConfigError("--markdown prints every method; leave the name and --kind out")
-    console.print(markdown(), markup=False, highlight=False, soft_wrap=True, end="")
-
-
-def markdown() -> str:
+def markdown_page() -> str:
     """The page docs/methods.md: the methods that come with turngate, by kind."""
     found = [method for method in listed()[0].values() if method.is_shipped]
     pieces = [INTRODUCTION]
@@ -131,6 +144,8 @@ def _list(console: Console, lines: Mapping[str, str]) -> None:
 
 
 def _print_method(console: Console, method: Method) -> None:
+    from turngate.report.show import indented
+
     head = method.head
     console.print(f"{method.name}: {head.called} ({head.kind})", markup=False, highlight=False)
     rows = {

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
 
 from turngate.errors import ConfigError, UnknownName
+
+EnvId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="Registered id, or MODULE:ID of a module here.")]
+EnvKwargs: TypeAlias = Annotated[
+    str, typer.Option(help="Arguments of the environment as a TOML inline table, such as {max_turns = 4}.")
+]
 
 
 def arguments_of(env: str, kwargs: str, config: Path | None) -> Mapping[str, object]:

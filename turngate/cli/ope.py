@@ -5,65 +5,94 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from turngate.config.run_config import Config, load_run, parse
+from turngate.cli import consoles
+from turngate.cli.reading_runs import reads_runs
 from turngate.errors import ConfigError, EstimateRefused
 from turngate.report.tables import print_table
-from turngate.run.assembly.target_policy import TRAINING, TargetPolicy, sampling_of, target_policy
-from turngate.store import Store, write_json_atomic
-from turngate.store.folder import RunFolder
-from turngate.store.imported import read_imported
-from turngate.trainer.offline.estimates import LARGE_SHARE, Estimate, PolicyOverlap, estimate_all, overlap_of
-from turngate.trainer.offline.scored_turns import ScoredTurns, scored_turns
-from turngate.trainer.offline.usable import LEAVABLE
-from turngate.trainer.step import UNUSED
 from turngate.types import JSON, Sampling
 
+if TYPE_CHECKING:
+    from turngate.config.run_config import Config
+    from turngate.run.assembly.target_policy import TargetPolicy
+    from turngate.store.folder import RunFolder
+    from turngate.trainer.offline.estimates import Estimate, PolicyOverlap
+    from turngate.trainer.offline.scored_turns import ScoredTurns
 
-def judge_offline(
-    console: Console,
-    path: Path,
-    policy: str,
-    *,
-    phase: str,
-    temperature: float | None,
-    leave_out: Sequence[str],
-    seed: int,
-    json: Path | None,
-) -> bool:
-    """Print every estimate of the policy's success and payment, and write them as JSON; returns whether there is one.
+app = typer.Typer(rich_markup_mode=None)
 
-    Of training episodes those count too that a step played and did not learn from: they were not left out by chance.
-    Raises ConfigError, and EstimateRefused for episodes without a ratio.
+
+@app.command()
+@reads_runs
+def ope(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A run, or its folder trajectories.")],
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL", help="A run, RUN/checkpoints/step=…, a model folder, or a name on the Hugging Face hub."
+        ),
+    ],
+    phase: Annotated[
+        str, typer.Option(help="Episodes to judge by: train, or a sampled evaluation such as before-heldout-sampled.")
+    ] = "train",
+    temperature: Annotated[
+        float | None, typer.Option(help="Of the policy to judge; that of its own run, else of the episodes.")
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None, typer.Option(help="Episodes that may be left out: guided, branched; repeat for both.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other resamples for the intervals.")] = 0,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything into this file.")] = None,
+) -> None:
+    """Judge a policy by recorded episodes of another one, without playing it (off-policy evaluation).
+
+    Prints importance-sampling, doubly robust and fitted-Q estimates with intervals, and the reason for each that the
+    episodes cannot carry. Exit code 1 if they carry none.
     """
-    store = Store.found(path)
-    if wrong := [kind for kind in leave_out if kind not in LEAVABLE]:
+    from turngate.run.assembly.target_policy import TRAINING, target_policy
+    from turngate.store import Store, write_json_atomic
+    from turngate.store.folder import RunFolder
+    from turngate.trainer.offline.estimates import estimate_all, overlap_of
+    from turngate.trainer.offline.scored_turns import scored_turns
+    from turngate.trainer.offline.usable import LEAVABLE
+    from turngate.trainer.step import UNUSED
+
+    recorded, unwanted = Store.found(store), leave_out or ()
+    if wrong := [kind for kind in unwanted if kind not in LEAVABLE]:
         raise ConfigError(f"--leave-out {wrong[0]} is not one of {', '.join(LEAVABLE)}")
-    if phase not in store.phases():
-        raise ConfigError(f"'{path}' has no episodes of phase '{phase}'; recorded: {', '.join(store.phases())}")
-    run = RunFolder(store.path)
+    if phase not in recorded.phases():
+        raise ConfigError(f"'{store}' has no episodes of phase '{phase}'; recorded: {', '.join(recorded.phases())}")
+    run = RunFolder(recorded.path)
     config, sampled = _behaviour(run, phase)
     target = target_policy(policy, config, sampled, temperature=temperature)
-    phases = [phase, *([UNUSED] if phase == TRAINING and UNUSED in store.phases() else [])]
-    groups = (group for name in phases for group in store.read(phase=name))
-    turns = scored_turns(groups, target.measuring, target.chat, leave_out=leave_out, context=target.context)
+    phases = [phase, *([UNUSED] if phase == TRAINING and UNUSED in recorded.phases() else [])]
+    groups = (group for name in phases for group in recorded.read(phase=name))
+    turns = scored_turns(groups, target.measuring, target.chat, leave_out=unwanted, context=target.context)
     overlap = overlap_of(turns.paid)
     found = {"success": estimate_all(turns.success, seed=seed), "paid": estimate_all(turns.paid, seed=seed)}
-    for line in _about(turns, overlap, sampled, target, f"{path}, {' and '.join(phases)}"):
+    console = consoles.output()
+    for line in _about(turns, overlap, sampled, target, f"{store}, {' and '.join(phases)}"):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     for name, estimates in found.items():
         console.print()
         _show(console, name, estimates)
     if json is not None:
         write_json_atomic(json, _as_json(found, turns, overlap, sampled, target))
-    return any(estimate.value is not None for estimates in found.values() for estimate in estimates)
+    some = any(estimate.value is not None for estimates in found.values() for estimate in estimates)
+    raise typer.Exit(0 if some else 1)
 
 
 def _behaviour(run: RunFolder, phase: str) -> tuple[Config, Sampling]:
     """The settings by which the episodes were sampled, and from which distribution. Raises EstimateRefused."""
+    from turngate.config.run_config import load_run, parse
+    from turngate.run.assembly.target_policy import sampling_of
+    from turngate.store.imported import read_imported
+
     if run.exists:
         config = load_run(run)
         return config, sampling_of(config, phase)
@@ -88,6 +117,8 @@ def _behaviour(run: RunFolder, phase: str) -> tuple[Config, Sampling]:
 def _about(
     turns: ScoredTurns, overlap: PolicyOverlap, sampled: Sampling, target: TargetPolicy, source: str
 ) -> list[str]:
+    from turngate.trainer.offline.estimates import LARGE_SHARE
+
     left_out = "".join(f"; {count} {reason} left out" for reason, count in turns.left_out.items())
     by_turn = ", ".join(f"{share:.0%}" for share in overlap.effective_share_T)
     lines = [

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from turngate.cli import consoles
+from turngate.cli.overrides import WITH_OVERRIDES
 from turngate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(context_settings=WITH_OVERRIDES)
 def plan(
     context: typer.Context,
     config: Annotated[

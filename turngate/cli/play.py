@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
+from turngate.cli import consoles
+from turngate.cli.named_env import EnvId, EnvKwargs, arguments_of
 from turngate.envs.base import TurnEnv
 from turngate.envs.registry import make
 from turngate.errors import ConfigError
-from turngate.report.screenshots import image_file
 from turngate.types import Observation, Task
 
+app = typer.Typer(rich_markup_mode=None)
 
-def play_by_hand(
-    console: Console,
-    env_id: str,
-    kwargs: Mapping[str, object],
-    *,
-    split: str,
-    index: int,
-    oracle: bool,
-    screenshots: Path | None = None,
+
+@app.command()
+def play(
+    env: EnvId,
+    split: Annotated[str, typer.Option(help="Split of the environment's tasks.")] = "train",
+    index: Annotated[int, typer.Option(min=0, help="Number of the task in its split, from 0.")] = 0,
+    oracle: Annotated[bool, typer.Option(help="Let the environment's oracle (its own solution) play.")] = False,
+    kwargs: EnvKwargs = "{}",
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file, as for train, whose environment ID is played.")
+    ] = None,
+    screenshots: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where images are written, else screenshots/TASK.")
+    ] = None,
 ) -> None:
-    """Play one task: a person writes the actions, or with ``oracle`` the environment's own solution does.
+    """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode.
 
-    ``kwargs``: arguments of the environment. ``screenshots``: folder for the images of observations; where it is not
-    given, a new one in ``screenshots`` is made for an environment that sends images.
+    Where observations hold images, as with --kwargs '{screenshot = "plain"}' for turngate/Web-v1, each is written.
     """
-    with make(env_id, **kwargs) as env:
-        _play(env, console, _Gallery(console, screenshots), split=split, index=index, oracle=oracle)
+    given, console = arguments_of(env, kwargs, config), consoles.output()
+    with make(env, **given) as made:
+        _play(made, console, _Gallery(console, screenshots), split=split, index=index, oracle=oracle)
 
 
 class _Gallery:
@@ -43,6 +51,8 @@ class _Gallery:
 
     def hang(self, task: Task, seen: Observation) -> None:
         """Write the images of the next observation. Raises ConfigError if a folder was given and the first has none."""
+        from turngate.report.screenshots import image_file
+
         if not self._n and not seen.images and self._folder is not None:
             raise ConfigError(
                 f"--screenshots has no effect: an observation of task '{task.id}' holds no image; turngate/Web-v1 "

@@ -10,25 +10,25 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
+import typer
 from rich.console import Console
 
-from turngate.envs.web.engine.listening import Heard
-from turngate.envs.web.env import WebEnv
-from turngate.envs.web.loaders.own.folder_site import HOST
-from turngate.envs.web.loaders.own.own_source import ENV_ID
-from turngate.envs.web.loaders.own.scenario import PRIVATE_KEY, OwnTask
-from turngate.envs.web.recording import Demonstration, SiteRecorder, demonstrate, not_checked
+from turngate.cli import consoles
 from turngate.errors import ConfigError
-from turngate.jsonl import read_rows
 from turngate.run.process.signals import Stopped
-from turngate.store import write_text_atomic
 from turngate.types import JSON, Task
 
+if TYPE_CHECKING:
+    from turngate.envs.web.engine.listening import Heard
+    from turngate.envs.web.recording import Demonstration, SiteRecorder
+
+app = typer.Typer(rich_markup_mode=None)
 TASKS, DEMONSTRATIONS = "tasks.jsonl", "demonstrations.jsonl"
 PAUSE_S = 0.1
-NO_VERIFIER = f"{not_checked.__module__}:{not_checked.__name__}"
+NO_VERIFIER = "turngate.envs.web.recording:not_checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,8 @@ class RecordedSite:
     @property
     def start_url(self) -> str:
         """The first page. Raises ConfigError if there is neither address nor folder."""
+        from turngate.envs.web.loaders.own.folder_site import HOST
+
         if not self.url and self.folder is None:
             raise ConfigError("name the site: turngate record URL, or turngate record --folder FOLDER")
         return self.url or f"http://{HOST}/"
@@ -50,6 +52,8 @@ class RecordedSite:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts on the network that its pages may reach."""
+        from turngate.envs.web.loaders.own.folder_site import HOST
+
         try:
             own = urlsplit(self.start_url)
             host = f"{own.hostname}:{own.port}" if own.port else own.hostname
@@ -65,6 +69,30 @@ class RecordedSite:
         if self.folder is not None:
             found["folder"] = str(self.folder)
         return found | {"allowed": list(self.hosts)} if self.hosts else found
+
+
+@app.command("record")
+def record_command(
+    prompt: Annotated[str, typer.Option(help="What the task asks for, in the words that an agent will read.")],
+    url: Annotated[str, typer.Argument(metavar="[URL]", help="First page; with --folder, its index.html.")] = "",
+    folder: Annotated[Path | None, typer.Option(help="Files of a site, shown as http://site.test/.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where tasks.jsonl and demonstrations.jsonl are; more are added.")
+    ] = Path("recorded"),
+    name: Annotated[str, typer.Option("--id", help="Id of the task; else recorded-1 and so on.")] = "",
+    verifier: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Says whether the task is solved.")] = "",
+    allowed: Annotated[
+        list[str] | None, typer.Option(help="Another host that the pages may reach; repeat for more.")
+    ] = None,
+    answer: Annotated[str, typer.Option(help="What the demonstration answers in the end.")] = "done",
+) -> None:
+    """Record what you do on a site as a task and a demonstration for turngate/Web-v1.
+
+    A browser opens; the recording ends when its window is closed, or with Ctrl-C. Then the same is played in the
+    environment, where elements get their references.
+    """
+    site = RecordedSite(url=url, folder=folder, allowed=tuple(allowed or ()), verifier=verifier)
+    record(consoles.output(), site, out=out, prompt=prompt, name=name, answer=answer)
 
 
 def record(
@@ -84,6 +112,9 @@ def record(
     in place of a person at the screen. Raises ConfigError for a site that cannot be shown and where there was no
     action.
     """
+    from turngate.envs.web.env import WebEnv
+    from turngate.envs.web.recording import demonstrate
+
     tasks = out / TASKS
     start: dict[str, JSON] = {"prompt": prompt, "start_url": site.start_url, "split": "train"}
     row = {"id": _free_name(tasks, name), **start}
@@ -103,6 +134,9 @@ def record(
 
 
 def _task(site: RecordedSite, row: dict[str, JSON]) -> Task:
+    from turngate.envs.web.loaders.own.own_source import ENV_ID
+    from turngate.envs.web.loaders.own.scenario import PRIVATE_KEY, OwnTask
+
     folder = None if site.folder is None else str(site.folder.resolve())
     own = OwnTask(start_url=site.start_url, folder=folder, allowed=site.hosts, verifier=site.verifier or NO_VERIFIER)
     private = {PRIVATE_KEY: own.model_dump_json()}
@@ -113,6 +147,8 @@ def _heard(
     console: Console, task: Task, visible: bool, person: Callable[[SiteRecorder], None] | None
 ) -> tuple[list[Heard], Stopped | None]:
     """The recorded actions, and the signal that ended the recording, if one did."""
+    from turngate.envs.web.recording import SiteRecorder
+
     recorder = SiteRecorder(task, visible=visible)
     try:
         console.print(f"recording '{task.prompt}'; it ends with the window, or with Ctrl-C here", markup=False)
@@ -129,6 +165,8 @@ def _heard(
 
 
 def _free_name(tasks: Path, wanted: str) -> str:
+    from turngate.jsonl import read_rows
+
     rows = [row for _, row in read_rows(tasks)] if tasks.exists() else []
     taken = {row.get("id") for row in rows if isinstance(row, dict)}
     if wanted in taken:
@@ -137,6 +175,8 @@ def _free_name(tasks: Path, wanted: str) -> str:
 
 
 def _append(path: Path, row: dict[str, JSON]) -> None:
+    from turngate.store import write_text_atomic
+
     path.parent.mkdir(parents=True, exist_ok=True)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     before = before if not before or before.endswith("\n") else before + "\n"
@@ -144,6 +184,9 @@ def _append(path: Path, row: dict[str, JSON]) -> None:
 
 
 def _tell(console: Console, site: RecordedSite, out: Path, task: Task, shown: Demonstration) -> None:
+    from turngate.envs.web.env import WebEnv
+    from turngate.envs.web.loaders.own.own_source import ENV_ID
+
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

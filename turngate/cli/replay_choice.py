@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from turngate.cli.branch_off import branch_episodes
-from turngate.cli.replay_run import replay_episodes
-from turngate.cli.replay_update import replay_update
-from turngate.config.run_config import only_trusted
+from turngate.cli import consoles
+from turngate.cli.reading_runs import RunPath, reads_runs
 from turngate.errors import ConfigError
+
+app = typer.Typer(rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,42 +39,57 @@ class Branching:
         return [name for name, value in given.items() if value]
 
 
-def replay_command(
-    console: Console,
-    run: Path,
-    branching: Branching,
-    *,
-    update: int | None,
-    phase: str,
-    step: int | None,
-    limit: int | None,
-    json: Path | None,
-) -> bool:
-    """Replay episodes, or go on from a turn of them, or learn a step again; False where something differs.
+@app.command()
+@reads_runs
+def replay(
+    run: RunPath,
+    phase: Annotated[str, typer.Option(help="Episodes to replay: train, or an evaluation; else all phases.")] = "",
+    step: Annotated[int | None, typer.Option(min=0, help="Replay the episodes of this step only.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most episodes to replay.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything into this file.")] = None,
+    branch_at: Annotated[int | None, typer.Option(min=0, help="A turn from which --policy goes on.")] = None,
+    policy: Annotated[str, typer.Option(metavar="MODEL", help="With --branch-at: a run, checkpoint or model.")] = "",
+    episode: Annotated[str, typer.Option(metavar="ID", help="With --branch-at: this episode only.")] = "",
+    samples: Annotated[int, typer.Option(min=1, help="With --branch-at: continuations of each episode.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="With --branch-at: another seed samples others.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="With --branch-at: new folder; else RUN/continued/NAME.")] = None,
+    update: Annotated[int | None, typer.Option(min=1, help="Learn this training step again.")] = None,
+) -> None:
+    """Carry out the recorded actions of a run again and compare turn by turn what its environments do.
 
-    Raises ConfigError for options that have no effect together.
+    Observations, state keys, evidence, endings and scores have to be the same, character by character. With --branch-at
+    another policy goes on from a turn; with --update a training step is learned again from the checkpoint before it,
+    and weights and metrics are compared bit for bit. Exit code 1 if something differs.
     """
+    from turngate.cli.branch_off import branch_episodes
+    from turngate.cli.replay_run import replay_episodes
+    from turngate.cli.replay_update import replay_update
+    from turngate.config.run_config import only_trusted
+
+    branching = Branching(at=branch_at, policy=policy, episode=episode, samples=samples, seed=seed, out=out)
     chosen = {"--phase": bool(phase), "--step": step is not None, "--limit": limit is not None}
     _refuse_mixed(branching, update, [name for name, given in chosen.items() if given], json)
+    console, same = consoles.output(), True
     with only_trusted():  # it opens the environments of the run
         if update is not None:
-            return replay_update(console, run, update, json=json)
-        if branching.at is None:
-            return replay_episodes(console, run, phase=phase, step=step, limit=limit, json=json)
-        branch_episodes(
-            console,
-            run,
-            branching.policy,
-            turn=branching.at,
-            episode=branching.episode,
-            phase=phase,
-            step=step,
-            limit=limit,
-            samples=branching.samples,
-            seed=branching.seed,
-            out=branching.out,
-        )
-        return True
+            same = replay_update(console, run, update, json=json)
+        elif branching.at is None:
+            same = replay_episodes(console, run, phase=phase, step=step, limit=limit, json=json)
+        else:
+            branch_episodes(
+                console,
+                run,
+                policy,
+                turn=branching.at,
+                episode=episode,
+                phase=phase,
+                step=step,
+                limit=limit,
+                samples=samples,
+                seed=seed,
+                out=out,
+            )
+    raise typer.Exit(0 if same else 1)
 
 
 def _refuse_mixed(branching: Branching, update: int | None, chosen: list[str], json: Path | None) -> None:

@@ -4,30 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from turngate.config.run_config import import_modules
+from turngate.cli import consoles
+from turngate.cli.reading_runs import RunPath, reads_runs
 from turngate.errors import ConfigError, UserError
 from turngate.report.tables import print_table
-from turngate.rescoring import Comparison, rescore_run
-from turngate.rubrics import FILES, find_rubric
-from turngate.store.folder import RunFolder
-from turngate.trainer.guidance import GuidePart
+
+if TYPE_CHECKING:
+    from turngate.rescoring import Comparison
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
-    """Rescore a run and print the differences. Without ``name`` the scores are stored under the rubric's name."""
+@app.command()
+@reads_runs
+def rescore(
+    run: RunPath,
+    rubric: Annotated[
+        str,
+        typer.Option(metavar="RUBRIC", help="Name of a shipped rubric, a JSON or TOML file, or package.module:NAME."),
+    ],
+    write: Annotated[
+        str, typer.Option(metavar="NAME", help="Scores go to RUN/rescored/NAME; named after the rubric if not given.")
+    ] = "",
+    phase: Annotated[
+        str, typer.Option(help="Episodes to score: train, or an evaluation such as after-heldout-greedy.")
+    ] = "train",
+) -> None:
+    """Score the recorded episodes of a run by another rubric. Prints how the payments differ; needs no model."""
+    from turngate.config.run_config import import_modules
+    from turngate.rescoring import rescore_run
+    from turngate.rubrics import FILES, find_rubric
+    from turngate.store.folder import RunFolder
+
+    console = consoles.output()
     missing = import_modules(RunFolder.of(run))
     try:
-        rubric = find_rubric(rubric_name)
+        found = find_rubric(rubric)
     except UserError as error:
         raise ConfigError("; ".join([str(error), *missing])) from error
-    chosen = name or (Path(rubric_name).stem if rubric_name.endswith(FILES) else rubric_name.replace(":", "."))
-    comparison = rescore_run(run, rubric, name=chosen, phase=phase)
-    show(console, comparison)
-    console.print(f"scores: {RunFolder(run).rescored(chosen).path}", markup=False, highlight=False, soft_wrap=True)
+    name = write or (Path(rubric).stem if rubric.endswith(FILES) else rubric.replace(":", "."))
+    show(console, rescore_run(run, found, name=name, phase=phase))
+    console.print(f"scores: {RunFolder(run).rescored(name).path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def show(console: Console, comparison: Comparison) -> None:
@@ -63,6 +86,8 @@ def show(console: Console, comparison: Comparison) -> None:
 
 def left_out(comparison: Comparison) -> dict[str, str]:
     """The payments that come from a guide and not from a rubric, and the guide."""
+    from turngate.trainer.guidance import GuidePart
+
     parts = [part for part in GuidePart.types.values() if issubclass(part, GuidePart)]
     known = {name: part.model_fields["type"].default for part in parts for name in part.bonuses}
     return {name: known[name] for name in comparison.means() if name in known and name not in comparison.names}

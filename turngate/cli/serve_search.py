@@ -5,21 +5,44 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from turngate.envs.search.engine.index_cache import library, retriever_part
-from turngate.envs.search.engine.over_http import RetrievalServer
+from turngate.cli import consoles
 from turngate.errors import ConfigError
 from turngate.types import JSON
 
 _BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("serve-search")
+def serve_search_command(
+    corpus: Annotated[
+        str,
+        typer.Argument(metavar="CORPUS", help="A folder, a .jsonl or .parquet file, a name, or a table {type = …}."),
+    ],
+    retriever: Annotated[str, typer.Option(help="Name of a retriever, or a table {type = …}.")] = "bm25",
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")] = 8000,
+) -> None:
+    """Serve documents for searches, as Search-R1's retrieval server does: POST /retrieve. Ctrl-C ends it."""
+    from turngate.config.run_config import parse_table
+
+    documents = parse_table("corpus", corpus) if corpus.startswith("{") else corpus_named(corpus)
+    found = parse_table("retriever", retriever) if retriever.startswith("{") else {"type": retriever}
+    serve_search(consoles.output(), documents, found, host=host, port=port)
 
 
 def serve_search(
     console: Console, corpus: Mapping[str, JSON], retriever: Mapping[str, JSON], *, host: str, port: int
 ) -> None:
     """Serve until the process is ended. Raises UserError for documents that cannot be read."""
+    from turngate.envs.search.engine.index_cache import library, retriever_part
+    from turngate.envs.search.engine.over_http import RetrievalServer
+
     part = retriever_part(retriever)
     if not part.local:
         raise ConfigError(f"--retriever is '{part.type}', which searches no documents of its own; take a local one")

@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
+from turngate.cli import consoles
+from turngate.cli.reading_runs import RunPath, reads_runs
 from turngate.errors import ConfigError
 from turngate.report.tables import print_table
-from turngate.run.assembly.credit import recorded_rule
-from turngate.store import Store
-from turngate.store.folder import RunFolder
-from turngate.trainer.checks.alarm_log import read_alarms
-from turngate.trainer.evaluation.evaluations_file import withheld_lines
 from turngate.types import Trajectory
 
+if TYPE_CHECKING:
+    from turngate.store import Store
+
+app = typer.Typer(rich_markup_mode=None)
 LISTED = 40  # most rows of a listing
+
+
+@app.command("show")
+@reads_runs
+def show_command(
+    run: RunPath,
+    trajectory: Annotated[str, typer.Option(help="Id of a trajectory; without it, ids are listed.")] = "",
+    step: Annotated[int | None, typer.Option(min=0, help="List the trajectories of this step.")] = None,
+    screenshots: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="With --trajectory: write its images, with a ring where it pointed."),
+    ] = None,
+) -> None:
+    """Print a recorded episode turn by turn. Shows what was measured, earned, paid after gates and credited."""
+    console = consoles.output()
+    if trajectory:
+        show_trajectory(console, run, trajectory, screenshots=screenshots)
+    elif screenshots is not None:
+        raise ConfigError("--screenshots needs --trajectory ID; 'turngate show RUN' lists the ids")
+    else:
+        list_trajectories(console, run, step)
 
 
 def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first; with the
     last step, the rules of an experience memory that its evaluations withheld."""
+    from turngate.store import Store
+    from turngate.store.folder import RunFolder
+    from turngate.trainer.evaluation.evaluations_file import withheld_lines
+
     run = RunFolder.of(path)
     store = Store(path)
     at = store.last_step(None) if step is None else step
@@ -73,6 +101,10 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screens
     from turngate.report.same_state import sibling_turns
     from turngate.report.screenshots import write_screenshots
     from turngate.report.show import show
+    from turngate.run.assembly.credit import recorded_rule
+    from turngate.store import Store
+    from turngate.store.folder import RunFolder
+    from turngate.trainer.checks.alarm_log import read_alarms
 
     run = RunFolder.of(path)
     store = Store(path)

@@ -6,46 +6,49 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from rich.console import Console
+import typer
 
-from turngate.envs.code.dataset_card import HarvestedPackage, source_of
-from turngate.envs.code.generated.mutation.coverage import Say
-from turngate.envs.code.generated.mutation.harvest import LIMIT_S, harvest
-from turngate.envs.code.generated.mutation.packages import DOWNLOAD_S, fetch, open_package, unpack
-from turngate.envs.code.grading.grading_sandbox import Bench
-from turngate.envs.code.grading.junit import fallen
-from turngate.envs.code.problem import Problem
-from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
+from turngate.cli import consoles
 from turngate.errors import ConfigError, DataError, TaskRefused
-from turngate.progress_bar import Progress
-from turngate.sandbox.scratch import Scratch
 
+if TYPE_CHECKING:
+    from turngate.envs.code.dataset_card import HarvestedPackage
+    from turngate.envs.code.generated.mutation.coverage import Say
+    from turngate.envs.code.grading.grading_sandbox import Bench
+    from turngate.envs.code.problem import Problem
+
+app = typer.Typer(name="tasks", help="Make tasks for an environment.", no_args_is_help=True, rich_markup_mode=None)
 Advance: TypeAlias = Callable[[int, int, str], None]
 """Moves a progress bar: called with (number done, number in all, name of the current item)."""
 
 
-def make_tasks(
-    console: Console,
-    packages: Sequence[str],
-    folder: Path,
-    *,
-    n: int,
-    seed: int = 0,
-    repetitions: int = 3,
-    workers: int = 1,
-    limit_s: float = LIMIT_S,
+@app.command("code")
+def code_tasks(
+    package: Annotated[
+        list[str], typer.Option(help="A source distribution, such as toolz==1.0, or its folder; repeat for more.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the task set: a new one, or one to add to.")],
+    n: Annotated[int, typer.Option(min=1, help="Number of tasks, in equal shares of the packages.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed makes other tasks.")] = 0,
+    repetitions: Annotated[
+        int, typer.Option(min=1, help="How often each test is run; one whose result changes is left out.")
+    ] = 3,
+    workers: Annotated[int, typer.Option(min=1, help="Sandboxes that run at once.")] = 1,
+    limit_s: Annotated[
+        float, typer.Option(min=1, help="Most seconds for each package, which keeps the tasks found by then.")
+    ] = 600.0,
 ) -> None:
-    """Add tasks of these packages to a task set until it has ``n``, in equal shares, and print a line per package.
+    """Make code-repair tasks by breaking functions of packages.
 
-    A package is the name of a distribution, as in ``toolz`` or ``toolz==1.0``, an archive of its source, or a folder
-    with the source. Each may take ``limit_s`` seconds, besides the time to fetch it; the tasks found by then are kept.
-    Packages that the set has already are not harvested again, so a killed command goes on where it stopped. Raises
-    ConfigError, DataError.
+    The tasks are for turngate/CodeRepair-v1. Started again, the command goes on where it stopped.
     """
-    with Progress(console, "tasks", transient=True) as progress:
-        _make(packages, folder, n, _Settings(seed, repetitions, workers, limit_s), progress.say, progress.update)
+    from turngate.progress_bar import Progress
+
+    settings = _Settings(seed, repetitions, workers, limit_s)
+    with Progress(consoles.output(), "tasks", transient=True) as progress:
+        _make(package, out, n, settings, progress.say, progress.update)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,9 @@ class _Settings:
 
 
 def _make(packages: Sequence[str], folder: Path, n: int, settings: _Settings, say: Say, advance: Advance) -> None:
+    from turngate.envs.code.grading.grading_sandbox import Bench
+    from turngate.envs.code.taskset import check_target, sources_of
+
     names = [Path(name).name for name in packages]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"the package '{repeated}' is named twice; name it once")
@@ -95,12 +101,17 @@ def _say_of(label: str, say: Say) -> Say:
     return lambda line: say(f"{label}: {line}")
 
 
-def check_tasks(console: Console, folder: Path, *, workers: int = 1) -> bool:
-    """Run the tests of every task of a set once: do all repairs pass, do all bugs fail, are altered tests noticed?
+@app.command("check")
+def check_tasks(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a task set.")],
+    workers: Annotated[int, typer.Option(min=1, help="Sandboxes that run at once.")] = 1,
+) -> None:
+    """Check that repairs pass their tests and bugs fail them. Exit code 1 if a task of the set does not hold."""
+    from turngate.envs.code.grading.grading_sandbox import Bench
+    from turngate.envs.code.taskset import problems_of
+    from turngate.progress_bar import Progress
 
-    Prints a line for each task that does not hold, and one at the end; returns whether all hold. Raises DataError.
-    """
-    problems = problems_of(folder)
+    console, problems = consoles.output(), problems_of(folder)
     n_broken = 0
     with Progress(console, "tasks", transient=True) as progress, Bench() as bench, ThreadPoolExecutor(workers) as pool:
         found = pool.map(lambda problem: _flaw(problem, bench), problems)
@@ -110,11 +121,13 @@ def check_tasks(console: Console, folder: Path, *, workers: int = 1) -> bool:
                 progress.say(f"{problem.id}: {flaw}")
             progress.update(number, len(problems), problem.id)
         progress.say(f"{folder}: {len(problems) - n_broken} of {len(problems)} tasks hold")
-    return not n_broken
+    raise typer.Exit(1 if n_broken else 0)
 
 
 def _flaw(problem: Problem, bench: Bench) -> str:
     """The problem of a task; "" if there is none."""
+    from turngate.envs.code.grading.junit import fallen
+
     repaired = bench.measure(problem, problem.solved)
     if repaired.problem:
         return f"the tests do not come to their end on the reference repair: {repaired.problem}"
@@ -133,6 +146,12 @@ def _one(
     name: str, folder: Path, bench: Bench, share: int, settings: _Settings, found: Callable[[int], None], say: Say
 ) -> HarvestedPackage:
     """Harvest one package and write the task set with its tasks added."""
+    from turngate.envs.code.dataset_card import HarvestedPackage, source_of
+    from turngate.envs.code.generated.mutation.harvest import harvest
+    from turngate.envs.code.generated.mutation.packages import open_package
+    from turngate.envs.code.taskset import sources_of, with_source, write
+    from turngate.sandbox.scratch import Scratch
+
     asked = Path(name).name
     with Scratch("harvest") as scratch:
         problems: tuple[Problem, ...] = ()
@@ -154,6 +173,8 @@ def _one(
 
 
 def _unpacked(name: str, scratch: Path, say: Say) -> Path:
+    from turngate.envs.code.generated.mutation.packages import DOWNLOAD_S, fetch, unpack
+
     path = Path(name)
     if path.is_dir():
         return path

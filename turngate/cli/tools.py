@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import json
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from turngate.envs.tooluse.sources import named_world
-from turngate.report.episode_words import literal
+from turngate.cli import consoles
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-def list_tools(console: Console, name: str) -> None:
-    """Print the tools of the world ``name``: their marks, usage, description and schema.
+@app.command()
+def tools(
+    world: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE|SERVER",
+            help="A Python module or file, the command of an MCP server in quotes, or the address of one.",
+        ),
+    ],
+) -> None:
+    """List the tools of a module or an MCP server as an agent sees them: READ or WRITE, usage, description, schema."""
+    from turngate.envs.tooluse.sources import named_world
 
-    Raises UserError for a name that is neither a module of tools nor an MCP server.
-    """
-    with contextlib.closing(named_world(name).open()) as world:
-        for tool in world.tools:
+    console = consoles.output()
+    with contextlib.closing(named_world(world).open()) as opened:
+        for tool in opened.tools:
             mark = "READ " if tool.read_only else "WRITE"
             print_line(console, f"{mark} {tool.usage}")
             if tool.description:
@@ -27,4 +39,6 @@ def list_tools(console: Console, name: str) -> None:
 
 def print_line(console: Console, text: str) -> None:
     """Print what a server may have written: nothing in it steers the terminal."""
+    from turngate.report.episode_words import literal
+
     console.print(literal(text), markup=False, highlight=False)

@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
+from turngate.cli import consoles
 from turngate.cli.crash import Crash, write_traceback
-from turngate.config.overlays import blamed
-from turngate.config.run_config import Config
+from turngate.cli.overrides import WITH_OVERRIDES, Methods, method_override
 from turngate.errors import ConfigError, PartError, TurngateError, UserError, WriteError
-from turngate.report.summary import write_report
-from turngate.run.job import Job
 from turngate.run.process.signals import Stopped
-from turngate.run.staged_job import StagedJob, stage_in_work
-from turngate.store.folder import RunFolder
-from turngate.trainer.checkpoint import Checkpoints
-from turngate.trainer.checks import learner_output as learner_answers
-from turngate.trainer.torch.place import place
+
+if TYPE_CHECKING:
+    from turngate.config.run_config import Config
+    from turngate.store.folder import RunFolder
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("train", context_settings=WITH_OVERRIDES)
+def train_command(
+    context: typer.Context,
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file; turngate explain lists its keys.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse, not warn, if an evaluated split shares questions with training.")
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Runs made at once: the run, its baselines and controls, a process for each.")
+    ] = 1,
+    method: Methods = None,
+) -> None:
+    """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
+    from turngate.config.run_config import load
+
+    settings = load(config, [*method_override(method), *context.args])  # first: its mistakes are told without torch
+    train(consoles.output(), settings, _command(), strict=strict, jobs=jobs)
+
+
+def _command() -> list[str]:
+    """The command as the user typed it."""
+    started_as_module = Path(sys.argv[0]).name == "__main__.py"
+    return [*(["python", "-m", "turngate"] if started_as_module else ["turngate"]), *sys.argv[1:]]
 
 
 def train(
@@ -29,6 +57,13 @@ def train(
     ``command`` is the command that the user typed, if there was one. It is printed when the run is stopped, because the
     same command goes on with it. ``strict`` and ``jobs``: see ``Job``.
     """
+    from turngate.config.overlays import blamed
+    from turngate.report.summary import write_report
+    from turngate.run.job import Job
+    from turngate.run.staged_job import StagedJob
+    from turngate.store.folder import RunFolder
+    from turngate.trainer.checks import learner_output
+
     run = RunFolder((settings.folder / settings.name).absolute())  # an environment may change the current folder
     tell_methods(console, settings)
     try:
@@ -38,7 +73,7 @@ def train(
             StagedJob(settings, console, strict=strict).run()
             write_report(run.path, console)
             return
-        with learner_answers.start_learner(settings.learner, jobs=jobs) as works:
+        with learner_output.start_learner(settings.learner, jobs=jobs) as works:
             if works:
                 job = Job(settings, console, strict=strict, jobs=jobs)
                 job.run()
@@ -73,6 +108,8 @@ def tell_methods(console: Console, settings: Config) -> None:
 
 
 def _again(command: Sequence[str]) -> str:
+    from turngate.trainer.torch.place import place
+
     here = place()
     if here is not None and command:
         arguments = command[command.index("turngate") + 1 :] if "turngate" in command else ()
@@ -82,6 +119,8 @@ def _again(command: Sequence[str]) -> str:
 
 def safe(run: RunFolder, settings: Config) -> str:
     """The part of a run that is on disk and will not be repeated, in words."""
+    from turngate.run.staged_job import stage_in_work
+
     if settings.stages:
         left = stage_in_work(settings)
         if left is None:
@@ -100,6 +139,8 @@ def safe(run: RunFolder, settings: Config) -> str:
 
 
 def _step(run: RunFolder, total: int) -> str:
+    from turngate.trainer.checkpoint import Checkpoints
+
     done = Checkpoints(run.checkpoints).last()
     if done is not None:
         return f"step {done} of {total}"

@@ -29,7 +29,7 @@ def html_report(console: Console, path: Path, beside: Sequence[Path]) -> None:
     console.print(f"written: {written.path} ({size}{sample})", markup=False, highlight=False, soft_wrap=True)
 
 
-def view(console: Console, folder: Path, port: int) -> None:
+def serve_runs(console: Console, folder: Path, port: int) -> None:
     """Serve the page over all runs in a folder until interrupted. Raises ConfigError for a folder without any."""
     runs = LiveRuns(folder, PARTS)
     if not folder.is_dir() or not runs.names():

@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.config.overlays import KEY, MergedMethod, merge_methods, names_in, refusal, with_names
+from turngate.config.part_checks import check_parts
 from turngate.config.sections import Baselines, EnvSection, EvalSection, Section, TinyModel, TrainSection, WarmStart
 from turngate.config.stages import StageRun, StageSection, check_stages, unfold_stages, with_settings
 from turngate.envs.registry import load_plugins
@@ -29,9 +30,9 @@ from turngate.parts import TRUST, Part, UntrustedCode, import_module, importing_
 from turngate.problems import one_line
 from turngate.sinks import ConsoleLines, SinkPart
 from turngate.store.folder import RunFolder
-from turngate.trainer.auxiliary import AuxiliaryPart, check_auxiliary
+from turngate.trainer.auxiliary import AuxiliaryPart
 from turngate.trainer.branching import BranchingPart
-from turngate.trainer.branching.fitting import check_branching, fills_values
+from turngate.trainer.branching.fitting import fills_values
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import check_controls
 from turngate.trainer.credit.implicit import REWARD_MODELS
@@ -43,7 +44,7 @@ from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.loss.staleness import check_ahead, with_correction
 from turngate.trainer.offline import EpisodesPart, PlayedPart
-from turngate.trainer.offline.source_checks import check_episodes, check_sync
+from turngate.trainer.offline.source_checks import check_sync
 from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
     ENTROPY_COLUMNS,
@@ -198,18 +199,6 @@ class Config(Section):
         per_token = any(column.endswith("_S") for column in reads)
         strips, replays = self.guide.strips or not self.episodes.plays, self.episodes.reads
         self.loss.check_effect(strips=strips, experts=self.guide.experts, per_token=per_token, replays=replays)
-        if self.branching is not None:
-            size, critic, guide = self.train.group_size, self.value is not None, self.guide
-            check_branching(
-                self.branching,
-                size,
-                name,
-                reads,
-                critic=critic,
-                guide=guide.type,
-                retries=guide.branches,
-                learns_from_one_tree=lambda: self.credit.learns_from_one_tree(self._offered, siblings=size),
-            )
         return self
 
     @property
@@ -237,6 +226,16 @@ class Config(Section):
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
         return offered if self.branching is None else offered | self.branching.fills
 
+    def learns_from_one_tree(self) -> bool:
+        """Whether the credit rule gives credit to a first turn that all siblings share."""
+        return self.credit.learns_from_one_tree(self._offered, siblings=self.train.group_size)
+
+    @property
+    def adapter_rank(self) -> int | None:
+        """The rank of the adapters that the learner trains; None = it trains the weights themselves."""
+        lora: Any = getattr(self.learner, "lora", None)
+        return None if lora is None else int(lora.rank)
+
     @model_validator(mode="after")
     def _environments(self) -> Self:
         labels = [env.label for env in self.env]
@@ -257,10 +256,12 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _fits_its_parts(self) -> Self:
+        check_parts(self)
+        return self
+
+    @model_validator(mode="after")
     def _whole(self) -> Self:
-        self.guide.check(self.train.group_size)
-        lora: Any = getattr(self.learner, "lora", None)
-        self.policy.check_adapters(None if lora is None else lora.rank)
         if isinstance(self.model, TinyModel) and self.warm_start is None and self.policy.trainable:
             raise ValueError(
                 "a tiny new model has random weights, and its tokenizer is trained on the warm start; add [warm_start] "
@@ -278,48 +279,20 @@ class Config(Section):
             )
         if self.train.ahead:
             by_oracle = "gain_N" in self.columns and self.signals.answer is None
-            check_ahead(self.train.steps, learner=self.learner.type, examine=self.examine, by_oracle=by_oracle)
-        check_episodes(
-            self.episodes,
-            self.train,
-            guide=self.guide.type,
-            branching=None if self.branching is None else self.branching.type,
-            curriculum=self.curriculum.type,
-            learner=self.learner.type,
-            together=any(env.together > 1 for env in self.env),
-            weighted=any(env.weight != 1 for env in self.env),
-        )
-        check_sync(self.train, plays=self.episodes.plays, adapters=lora is not None, policy=self.policy.type)
-        self._check_without_objective()
-        check_auxiliary(self.auxiliary, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
+            check_ahead(self.train.steps, by_oracle=by_oracle)
+        adapters = self.adapter_rank is not None
+        check_sync(self.train, plays=self.episodes.plays, adapters=adapters, policy=self.policy.type)
+        kinds = [part.type for part in self.auxiliary]
+        if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
+            raise ValueError(
+                f"auxiliary loss '{twice}' is listed twice, so its metrics could not be told apart; keep one"
+            )
+        if kinds and not self.train.steps:
+            raise ValueError("an auxiliary loss has no effect with train.steps = 0; leave it out")
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
-        check_controls(self.controls, guide=self.guide.type, auxiliary=[part.type for part in self.auxiliary])
-        validation = self.train.validation
-        if validation is not None and self.learner.type == "frozen":
-            raise ValueError(
-                "train.validation has no effect: the frozen learner's weights stay as they are; leave it out"
-            )
+        check_controls(self.controls, guide=self.guide.type, auxiliary=kinds)
         return self
-
-    def _check_without_objective(self) -> None:
-        if not self.loss.is_off:
-            return
-        if not self.auxiliary:
-            raise ValueError(
-                "loss.objective = 'none' learns nothing without an auxiliary loss; add one, for instance "
-                '{type = "pairs", winners = "all"}'
-            )
-        train, plain = self.train, type(self).model_fields["credit"].get_default(call_default_factory=True)
-        useless = {
-            "credit": self.credit != plain,
-            "train.filters": train.filters,
-            "train.minibatches": train.minibatches > 1,
-        }
-        if name := next((name for name, is_set in useless.items() if is_set), None):
-            raise ValueError(
-                f"{name} has no effect with loss.objective = 'none': no episode reaches credit; leave it out"
-            )
 
     @model_validator(mode="after")
     def _of_stages(self) -> Self:

@@ -253,10 +253,6 @@ class TrainSection(Section):
     def _drops_something(self) -> Self:
         if self.refill is not None and not self.filters:
             raise ValueError("refill has no effect without filters, which drop groups; name some, or leave refill out")
-        if self.refill is not None and any(part.type == "top_std" for part in self.filters):
-            raise ValueError(
-                "refill does not go with the filter 'top_std', which drops its share of however many groups are played"
-            )
         return self
 
     @model_validator(mode="after")

@@ -6,14 +6,18 @@ from abc import abstractmethod
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
 from turngate.agents.rollout import Player
+from turngate.errors import ConfigError
 from turngate.judging import Judge, JudgePart
 from turngate.parts import Part
 from turngate.types import JSON, BoolArray, Evidence, FloatArray, Group, IntArray, Trajectory
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 Facts: TypeAlias = Sequence[Sequence[tuple[Evidence, ...]]]
 """Result of an examiner: for each group, for each of its trajectories in order, the facts about it."""
@@ -90,6 +94,14 @@ class Examiner(Part):
     def measures(self) -> bool:
         """Whether it asks for ``ExamineContext.likelihoods``, which are those of the learner's weights."""
         return False
+
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError where it measures under weights that change meanwhile."""
+        if self.measures and config.train.ahead:
+            raise ConfigError(
+                f"examiner '{self.type}' does not go with train.ahead: it measures under the learner's weights, which "
+                "change while episodes are played; set train.ahead = 0"
+            )
 
     @property
     def label(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,6 +23,9 @@ from turngate.parts import Part, when_used
 from turngate.trainer.loss.tokens import Loss, needs_of
 from turngate.trainer.torch.place import COMMAND, place
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 frozen = when_used("turngate.trainer.torch.frozen")
 fsdp = when_used("turngate.trainer.torch.fsdp")
@@ -323,6 +326,13 @@ class FsdpLearnerPart(LearnerPart):
     """Longest time, in seconds, that the processes wait for each other within one computation or checkpoint; after it
     the run stops. Raise it if single passes, or writing a part of a checkpoint, take so long."""
 
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for a reference that would have to be replaced by weights that no process has whole."""
+        if config.train.reset_reference is not None:
+            raise ConfigError(
+                'train.reset_reference does not go with learner.type "fsdp", which keeps weights in parts; leave it out'
+            )
+
     @contextmanager
     def started(self, *, jobs: int = 1) -> Iterator[bool]:
         """See ``LearnerPart``. Raises ConfigError if ``torchrun`` did not start this process, for ``jobs``, and for a
@@ -388,6 +398,25 @@ class FrozenLearnerPart(LearnerPart):
                     f'learner.{name} has no effect: learner.type = "frozen" makes no updates; leave it out'
                 )
         return self
+
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for settings of the run that only updates would give an effect."""
+        kinds = [part.type for part in config.auxiliary]
+        if config.train.ahead:
+            raise ConfigError(
+                'train.ahead has no effect: learner.type = "frozen" makes no updates to play beside; leave it out'
+            )
+        if config.episodes.reads:
+            raise ConfigError(
+                f'episodes.type = "{config.episodes.type}" has no effect: learner.type = "frozen" learns from no '
+                "episode; leave it out"
+            )
+        if kinds:
+            raise ConfigError(f"auxiliary loss '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
+        if config.train.validation is not None:
+            raise ConfigError(
+                "train.validation has no effect: the frozen learner's weights stay as they are; leave it out"
+            )
 
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None

@@ -8,7 +8,6 @@ import pytest
 
 from tests.envs.code.sums import FILES, INFO, MODULE, put
 from tests.helpers.command_line import turngate
-from turngate.cli import tasks as command
 from turngate.envs.code.dataset_card import difficulty, source_of
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import HELD_OUT, problems_of, read, sources_of, write
@@ -36,8 +35,8 @@ def fast(harvested, package, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(command, "harvest", give)
-    monkeypatch.setattr(command, "Bench", NoBench)
+    monkeypatch.setattr("turngate.envs.code.generated.mutation.harvest.harvest", give)
+    monkeypatch.setattr("turngate.envs.code.grading.grading_sandbox.Bench", NoBench)
     return asked
 
 

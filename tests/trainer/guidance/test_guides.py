@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers import models
 from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, shipped, solution, visit
 from turngate.agents.prefix_turns import PrefixTurns
+from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import dr_grpo, grpo
@@ -429,4 +430,4 @@ def test_a_guide_stops_and_leaves_at_least_one_sibling_to_the_policy(part):
 )
 def test_settings_that_do_not_fit_the_groups_are_refused(settings, size, says):
     with pytest.raises(ConfigError, match=says):
-        GuidePart.load(settings).check(size)
+        parse({"model": "no/model", "guide": settings, "train": {"group_size": size}})

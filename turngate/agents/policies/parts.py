@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -22,6 +22,9 @@ from turngate.errors import ConfigError
 from turngate.part_calls import call_part, instance_of
 from turngate.parts import Part
 from turngate.types import Sampling
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 
 class PolicyPart(Part):
@@ -80,10 +83,6 @@ class PolicyPart(Part):
 
     def check(self, model: LanguageModel) -> None:
         """Raise ConfigError for a model that ``open`` would refuse; ``model`` may be without weights."""
-
-    def check_adapters(self, rank: int | None) -> None:
-        """Raise ConfigError for settings that do not fit a learner with adapters of this rank; None: one without."""
-        return
 
     @abstractmethod
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
@@ -237,14 +236,14 @@ class VLLMPolicyPart(PolicyPart):
         """See ``PolicyPart``; with the arguments of the template."""
         return _chat(self, model, tokenizer)
 
-    def check_adapters(self, rank: int | None) -> None:
+    def check_config(self, config: Config) -> None:
         """Raise ConfigError for adapters of a rank that vLLM cannot add, and for ``adapters`` without any."""
         from turngate.agents.policies.vllm_setup import NO_ADAPTERS, check_rank
 
         if self.adapters == "apart":
-            if rank is None:
+            if config.adapter_rank is None:
                 raise ConfigError(NO_ADAPTERS)
-            check_rank(rank)
+            check_rank(config.adapter_rank)
 
     def check_installed(self) -> None:
         """Raise ConfigError if no interpreter with vllm is found."""

@@ -69,5 +69,3 @@ def check_reset(config: Config) -> None:
         )
     if at >= config.train.steps:
         raise ConfigError(f"{KEY} = {at} has no effect: no step follows, train.steps is {config.train.steps}; lower it")
-    if config.learner.type == "fsdp":
-        raise ConfigError(f'{KEY} does not go with learner.type "fsdp", which keeps weights in parts; leave it out')

@@ -16,7 +16,6 @@ from turngate.trainer.auxiliary.base import (
     AuxiliaryRow,
     AuxiliaryRows,
     AuxiliarySource,
-    check_auxiliary,
     row_of,
 )
 from turngate.trainer.auxiliary.episode_pairs import CplPairs, EpisodePairs, KtoEpisodes, PrdpPairs
@@ -57,7 +56,6 @@ __all__ = [
     "Relabelling",
     "Relift",
     "RiseTeacher",
-    "check_auxiliary",
     "pairs_of",
     "row_of",
 ]

@@ -131,26 +131,9 @@ class AuxiliaryPart(Part):
         """Names of the models that it asks."""
         return ()
 
-    def check(self, guide: str) -> None:
-        """Raise ValueError for an auxiliary loss that has no effect beside a guide of this type."""
-
     @abstractmethod
     def open(self, means: AuxiliaryContext) -> AuxiliarySource:
         """The source of one run."""
-
-
-def check_auxiliary(parts: Sequence[AuxiliaryPart], *, guide: str, learner: str, steps: int) -> None:
-    """Raise ValueError for a type that is listed twice, and for auxiliary losses that have no effect in a run of this
-    guide, this learner and so many steps."""
-    kinds = [part.type for part in parts]
-    if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
-        raise ValueError(f"auxiliary loss '{twice}' is listed twice, so its metrics could not be told apart; keep one")
-    for part in parts:
-        part.check(guide)
-    if kinds and learner == "frozen":
-        raise ValueError(f"auxiliary loss '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
-    if kinds and not steps:
-        raise ValueError("an auxiliary loss has no effect with train.steps = 0; leave it out")
 
 
 class WeightedAuxiliaryPart(AuxiliaryPart):

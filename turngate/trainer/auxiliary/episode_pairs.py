@@ -6,12 +6,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from turngate.errors import RunError
+from turngate.errors import ConfigError, RunError
 from turngate.examine.base import Likelihoods
 from turngate.trainer.auxiliary.base import (
     AuxiliaryContext,
@@ -24,6 +24,9 @@ from turngate.trainer.auxiliary.pairing import Bare, Pair, Rule, Span, Winners, 
 from turngate.trainer.auxiliary.preference import Contrast, Cpl, Kto, Prdp, Preference
 from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.types import JSON, FloatArray, Metrics, ScoredGroup
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 
 class ComparingPart(WeightedAuxiliaryPart):
@@ -77,10 +80,10 @@ class PairingPart(ComparingPart):
             )
         return self
 
-    def check(self, guide: str) -> None:
-        """Raise ValueError where no episode with help can win, because there is no guide."""
-        if self.winners == "guided" and guide == "none":
-            raise ValueError(
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError where no episode with help can win, because there is no guide."""
+        if self.winners == "guided" and config.guide.type == "none":
+            raise ConfigError(
                 f"auxiliary loss '{self.type}' has no effect: no episode has help that could win; set guide, for "
                 'instance {type = "teacher"}, or winners = "all"'
             )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from turngate.agents.chat import Chat
+from turngate.errors import ConfigError
 from turngate.trainer.auxiliary.base import (
     AuxiliaryContext,
     AuxiliaryRow,
@@ -19,6 +20,9 @@ from turngate.trainer.guidance.meta_experience import LESSON
 from turngate.trainer.guidance.results import is_solved
 from turngate.trainer.guidance.transcripts import begun
 from turngate.types import ScoredGroup
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 _ASK = "Before you begin: which general lesson of earlier tasks matters here? Reply with the lesson and nothing else."
 
@@ -33,10 +37,11 @@ class Lessons(WeightedAuxiliaryPart):
 
     type: Literal["lessons"] = "lessons"
 
-    def check(self, guide: str) -> None:
-        """Raise ValueError for a guide that writes no lessons."""
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for a guide that writes no lessons."""
+        guide = config.guide.type
         if guide != "mel":
-            raise ValueError(f"auxiliary loss 'lessons' has no effect: guide '{guide}' writes no lessons; 'mel' does")
+            raise ConfigError(f"auxiliary loss 'lessons' has no effect: guide '{guide}' writes no lessons; 'mel' does")
 
     def open(self, means: AuxiliaryContext) -> AuxiliarySource:
         return LessonRows(means.chat, weight=self.weight)

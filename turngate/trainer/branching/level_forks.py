@@ -10,6 +10,7 @@ from pydantic import Field
 
 from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Forest
+from turngate.errors import ConfigError
 from turngate.trainer.branching.base import BranchingPart
 
 
@@ -37,7 +38,7 @@ class TreeRpoBranching(BranchingPart):
     children: int = Field(2, ge=2)
     """Continuations of each turn (N); train.group_size = N^D fills D turns."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         _check_levels(group_size, "children", self.children)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
@@ -56,7 +57,7 @@ class PorToolBranching(BranchingPart):
     forks: int = Field(2, ge=2)
     """Most continuations of a turn (f)."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         _check_levels(group_size, "forks", self.forks)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
@@ -69,7 +70,7 @@ class PorToolBranching(BranchingPart):
 
 def _check_levels(group_size: int, name: str, n: int) -> None:
     if group_size <= n:
-        raise ValueError(
+        raise ConfigError(
             f"branching.{name} = {n} has no effect beyond the first turn with train.group_size {group_size}; "
             "lower it, or raise group_size"
         )

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Forest
+from turngate.errors import ConfigError
 from turngate.trainer.branching.base import BranchingPart, check_parts
 from turngate.types import Trajectory
 
@@ -38,9 +39,9 @@ class RiseBranching(BranchingPart):
     note: str = Field(AGAIN, min_length=1)
     """What the policy is told before a further attempt."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         if group_size % self.attempts:
-            raise ValueError(
+            raise ConfigError(
                 f"branching.attempts = {self.attempts} does not divide train.group_size {group_size}; change one"
             )
         check_parts(f"attempts = {self.attempts}", group_size, group_size // self.attempts)

@@ -55,7 +55,7 @@ class ArpoBranching(BranchingPart):
     beam: int = Field(2, ge=2)
     """Continuations of a turn that branches, its own included."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         check_parts(f"chains = {self.chains}", group_size, self.chains)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
@@ -88,7 +88,7 @@ class EpTreeBranching(BranchingPart):
     rounds: int = Field(1, ge=1)
     """Rounds of expansion (L)."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         check_parts(f"chains = {self.chains} and rounds = {self.rounds}", group_size, self.chains, self.rounds)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
@@ -115,7 +115,7 @@ class CureBranching(BranchingPart):
     top: int = Field(3, ge=1)
     """How many of the most surprising turns of a chain one is drawn from (q)."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         check_parts(f"chains = {self.chains}", group_size, self.chains, self.chains)
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:

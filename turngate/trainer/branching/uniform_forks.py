@@ -27,7 +27,7 @@ class TreeGrpoBranching(BranchingPart):
     rounds: int = Field(1, ge=1)
     """Rounds of expansion (L): later rounds can branch off the branches of earlier ones."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         check_parts(
             f"trees = {self.trees} and rounds = {self.rounds}", group_size, self.trees, self.trees * self.rounds
         )

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Forest
+from turngate.errors import ConfigError
 from turngate.trainer.branching.base import BranchingPart
 
 
@@ -20,9 +21,9 @@ class ContinuedChains(BranchingPart):
     continuations: int = Field(2, ge=1)
     """Continuations of each turn (n); a chain of K turns takes 1 + n·K leaves of train.group_size."""
 
-    def check(self, group_size: int) -> None:
+    def check_size(self, group_size: int) -> None:
         if group_size < 2 + self.continuations:
-            raise ValueError(
+            raise ConfigError(
                 f"branching.continuations = {self.continuations} needs train.group_size of at least "
                 f"{2 + self.continuations}, found {group_size}; a chain of K turns takes 1 + continuations·K"
             )

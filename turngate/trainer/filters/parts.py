@@ -8,7 +8,7 @@ Trajectories in = trajectories kept + Σ ``drop/REASON_trajectories``, and group
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,6 +19,9 @@ from turngate.parts import Part
 from turngate.trainer.batch.shared_turns import regrafted
 from turngate.trainer.filters.sibling_rules import balanced, dcpo, prof, successes, without_copies, without_void
 from turngate.types import BoolArray, Metrics, ScoredGroup
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
 """Whether to keep a group, or which of its trajectories: bool[B]. It sees usable trajectories only."""
@@ -112,6 +115,14 @@ class TopStdPart(FilterPart):
     share: float = Field(0.25, gt=0, lt=1)
     """Share of the groups of a step that are learned from, of those that earlier filters left."""
     by: By = "total"
+
+    def check_config(self, config: "Config") -> None:
+        """Raise ConfigError for dynamic sampling, which plays further groups in place of those that are dropped."""
+        if config.train.refill is not None:
+            raise ConfigError(
+                "train: refill does not go with the filter 'top_std', which drops its share of however many groups are "
+                "played"
+            )
 
     def survey(self, groups: Sequence[ScoredGroup]) -> Filter:
         """The filter that keeps the cohorts of ``groups`` which differ most."""

@@ -105,9 +105,6 @@ class GuidePart(Part):
         """Whether it has hints stripped for training, as loss.guided needs: its setting ``strip``, if it has one."""
         return bool(getattr(self, "strip", False))
 
-    def check(self, group_size: int) -> None:
-        """Raise ConfigError for settings that do not fit groups of this size."""
-
     @abstractmethod
     def open(self, helpers: Helpers) -> Guide:
         """The guide of one run."""

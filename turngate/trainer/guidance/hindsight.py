@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,6 +16,9 @@ from turngate.trainer.guidance.reflect import retry_from
 from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.trainer.guidance.transcripts import first_unmet, verdict_names
 from turngate.types import Metrics, RewardEvent, Score, ScoredGroup
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 BONUS = "hindsight"
 """Name of the bonus in the ledger."""
@@ -57,7 +60,7 @@ class HindsightPart(GuidePart):
     low one keeps a rewrite near what the policy finds likeliest once it sees the lists. It needs strip, because only
     then is the ratio between the learned and the sampled distribution computed."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
         """Raise ConfigError for a temperature of rewrites that are learned under the context they were sampled in."""
         if self.temperature is not None and not self.strip:
             raise ConfigError(

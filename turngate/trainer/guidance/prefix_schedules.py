@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -15,6 +15,9 @@ from turngate.trainer.guidance.prefixes import PREFIX, half_begun, need_four, pr
 from turngate.trainer.guidance.results import By, mean_of, owner, rates_by_level, success_rate
 from turngate.trainer.guidance.solutions import SOLUTIONS, solution_of
 from turngate.types import JSON, Metrics, ScoredGroup, Task
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 # --- one length for all tasks ----------------------------------------------------------------------------------------
 
@@ -37,7 +40,8 @@ class G2rpoAPart(GuidePart):
     longest: int = Field(8, ge=1)
     """Most turns of a prefix."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         if self.siblings >= group_size:
             raise ConfigError(f"guide.siblings is {self.siblings}; at least one of {group_size} must go without")
         if self.length > self.longest:
@@ -125,8 +129,8 @@ class ReverseCurriculumPart(GuidePart):
     """What has a length of its own. task: every task; env: all tasks of an environment together, for sources whose
     tasks come only once."""
 
-    def check(self, group_size: int) -> None:
-        need_four(group_size)
+    def check_config(self, config: Config) -> None:
+        need_four(config.train.group_size)
         if self.low >= self.high:
             raise ConfigError(f"guide.low {self.low} must be less than guide.high {self.high}")
 

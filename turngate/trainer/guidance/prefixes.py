@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import all_failed, n_unguided, rates_by_level
 from turngate.trainer.guidance.solutions import SOLUTIONS, solution_of
 from turngate.types import Guidance, ScoredGroup, Task
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 PREFIX = "prefix"
 """Kind of the guidance of an episode whose first turns are those of a solution; its level is how many."""
@@ -48,7 +51,8 @@ class StepHintPart(GuidePart):
     siblings: int = Field(2, ge=2)
     """Siblings that begin after each prefix; they are compared with each other."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         guided = self.siblings * (self.parts - 1)
         if guided > group_size / 2:
             raise ConfigError(
@@ -145,8 +149,8 @@ class OraclePrefixPart(GuidePart):
     turns: int = Field(1, ge=1)
     """Turns that the solution takes; one fewer than it has at most."""
 
-    def check(self, group_size: int) -> None:
-        need_four(group_size)
+    def check_config(self, config: Config) -> None:
+        need_four(config.train.group_size)
 
     def open(self, helpers: Helpers) -> OraclePrefix:
         """The guide of one run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -16,6 +16,9 @@ from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import is_solved, unguided
 from turngate.types import JSON, Guidance, ScoredGroup, Task, Trajectory
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 Reflection: TypeAlias = Callable[[Trajectory], tuple[int, str] | None]
 """The turn of a failed episode to try again from, and a note for it; None: there is nothing to say."""
@@ -98,7 +101,8 @@ class ReflectPart(GuidePart):
             raise ValueError(f"note can use {{action}}, {{evidence}}, {{value}}, {{turn}}; found {error}") from None
         return self
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         if group_size < 4:
             raise ConfigError(f"guide: half of {group_size} siblings play first; train.group_size must be at least 4")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,9 @@ from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import success_rate
 from turngate.types import ScoredGroup, Task
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 
 class SpeedPart(GuidePart):
@@ -26,7 +29,8 @@ class SpeedPart(GuidePart):
     first: int = Field(4, ge=2)
     """Siblings that play first; the rest of train.group_size follows."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         if self.first >= group_size:
             raise ConfigError(f"guide.first is {self.first}, which leaves no more of {group_size} siblings to play on")
 

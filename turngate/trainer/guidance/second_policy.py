@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,9 @@ from turngate.parts import when_used
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.types import JSON, Guidance, ScoredGroup, Task, derive_seed
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 tiny = when_used("turngate.agents.tiny")
 torch = when_used("torch")
@@ -39,7 +42,8 @@ class SecondPolicyPart(GuidePart):
     share: float = Field(0.5, gt=0, lt=1)
     """Share of the siblings in which the other one takes turns: at least two, so that they can be compared."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         if group_size < 3:
             raise ConfigError(
                 f"guide: two siblings get the second policy; train.group_size {group_size} leaves none alone"

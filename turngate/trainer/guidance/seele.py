@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import By, mean_of, owner, rates_by_level
 from turngate.trainer.guidance.solutions import SOLUTIONS, n_shown, partial_solution, solution_of, solution_prefix
 from turngate.types import JSON, Metrics, ScoredGroup, Task
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 TARGET = 0.5
@@ -93,7 +96,8 @@ class SeelePart(GuidePart):
     """Over what results are pooled. task: every task by itself; env: all tasks of an environment together, for sources
     whose tasks come only once."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         if min(self.rounds) < 2 or sum(self.rounds) != group_size:
             raise ConfigError(
                 f"guide.rounds {list(self.rounds)} must be numbers of at least 2 that sum to train.group_size, "

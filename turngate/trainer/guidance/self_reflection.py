@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from turngate.errors import ConfigError
 from turngate.rewards.judge import Fault, FaultKind, read_object
@@ -17,6 +17,9 @@ from turngate.trainer.guidance.transcripts import begun, facts_of, prompt_of, st
 from turngate.trainer.guidance.voices import other_voice
 from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuidePart
 from turngate.types import Metrics, ScoredGroup, Task, Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 OUTCOMES = ("success", "success_but_inefficient", "failure")
 _HEAD = "You see an attempt of an agent at a task, turn by turn, and what was measured."
@@ -74,7 +77,8 @@ class SelfReflectionPart(WritingGuidePart):
     strip: bool = True
     """Whether the suggestion is taken out of the context that is learned from, as in the paper."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         if group_size < 4:
             raise ConfigError(f"guide: half of {group_size} siblings play first; train.group_size must be at least 4")
 

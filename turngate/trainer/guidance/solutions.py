@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -14,6 +14,9 @@ from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import all_failed, n_unguided
 from turngate.types import JSON, Guidance, Metrics, ScoredGroup, Task
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 SOLUTIONS: frozenset[Need] = frozenset({"solutions"})
 Unit: TypeAlias = Literal["turns", "characters"]
@@ -168,7 +171,8 @@ class LuffyPart(GuidePart):
     rows: int = Field(1, ge=1)
     """Siblings of each group that are solutions; where a task has fewer different ones, fewer."""
 
-    def check(self, group_size: int) -> None:
+    def check_config(self, config: Config) -> None:
+        group_size = config.train.group_size
         if self.rows > group_size - 1:
             raise ConfigError(f"guide.rows is {self.rows}, which leaves none of {group_size} siblings to the policy")
 

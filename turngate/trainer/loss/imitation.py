@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
+from turngate.errors import ConfigError
 from turngate.parts import when_used
 from turngate.trainer.loss.base import Gain, Objective
 from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Needs, Tokens, Unit, owners, sum_over
 
 if TYPE_CHECKING:
     import torch
+
+    from turngate.config import Config
 else:
     torch = when_used("torch")
 
@@ -92,6 +95,24 @@ class NoObjective(Objective):
 
     type: Literal["none"] = "none"
     uses_ratio: ClassVar[bool] = False
+
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for a run that would learn nothing, and for settings that only credit would read."""
+        if not config.auxiliary:
+            raise ConfigError(
+                "loss.objective = 'none' learns nothing without an auxiliary loss; add one, for instance "
+                '{type = "pairs", winners = "all"}'
+            )
+        plain = type(config).model_fields["credit"].get_default(call_default_factory=True)
+        useless = {
+            "credit": config.credit != plain,
+            "train.filters": config.train.filters,
+            "train.minibatches": config.train.minibatches > 1,
+        }
+        if name := next((name for name, is_set in useless.items() if is_set), None):
+            raise ConfigError(
+                f"{name} has no effect with loss.objective = 'none': no episode reaches credit; leave it out"
+            )
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S], all 0."""

@@ -5,9 +5,8 @@ This is the case with ``train.ahead`` (see ``turngate.trainer.ahead``). No torch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from turngate.examine.base import Examiner
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.loss.base import Objective
 
@@ -31,24 +30,14 @@ def with_correction(loss: object) -> object:
     return {**given, "correction": [{"type": "tis"}], **({"decoupled": True} if objective.uses_ratio else {})}
 
 
-def check_ahead(steps: int, *, learner: str, examine: Sequence[Examiner], by_oracle: bool) -> None:
-    """Raise ValueError for what does not go with ``train.ahead``: runs in which nothing can overlap, and parts that
-    ask the learner's weights about episodes while they change, or the environments from its thread.
+def check_ahead(steps: int, *, by_oracle: bool) -> None:
+    """Raise ValueError where nothing can overlap with ``train.ahead``, and for a rule that asks the environments from
+    the learner's thread. Parts that go with it in no run say so themselves.
 
     ``by_oracle``: whether the credit rule reads how likely the answers of the environments' oracles are.
     """
     if steps < 2:
         raise ValueError(f"train.ahead has no effect with train.steps = {steps}: no step follows; leave it out")
-    if learner == "frozen":
-        raise ValueError(
-            'train.ahead has no effect: learner.type = "frozen" makes no updates to play beside; leave it out'
-        )
-    measuring = next((one for one in examine if one.measures), None)
-    if measuring is not None:
-        raise ValueError(
-            f"examiner '{measuring.type}' does not go with train.ahead: it measures under the learner's weights, which "
-            "change while episodes are played; set train.ahead = 0"
-        )
     if by_oracle:
         raise ValueError(
             "a credit rule that reads gain_N does not go with train.ahead while the environments' oracles give the "

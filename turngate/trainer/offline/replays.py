@@ -12,15 +12,19 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, pi, sqrt
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
+from turngate.errors import ConfigError
 from turngate.parts import Part
 from turngate.trainer.offline.episode_index import Recorded
 from turngate.trainer.offline.stored import grouped
 from turngate.types import derive_seed
+
+if TYPE_CHECKING:
+    from turngate.config import Config
 
 SPREAD = 1e-6
 """Payments that differ by no more than this count as equal."""
@@ -67,9 +71,38 @@ class ReplayPart(Part):
     joins: ClassVar[bool] = False
     """Whether replayed episodes join fresh ones, which are then compared with them."""
 
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for settings of the run under which it cannot measure, or cannot have tasks played."""
+        said = _spelled(self)
+        if self.measures and config.train.ahead:
+            raise ConfigError(
+                f"{said} does not go with train.ahead: it measures under the learner's weights, which change while "
+                "episodes are played; set train.ahead = 0"
+            )
+        if self.plays_again and config.guide.type != "none":
+            raise ConfigError(
+                f"{said} does not go with guide '{config.guide.type}': it has tasks played with one episode fewer, and "
+                "the guide plans whole groups; leave one out"
+            )
+
     @abstractmethod
     def plan(self, facts: ReplayFacts) -> StepPlan:
         """The plan of one step; with nothing to replay, ``StepPlan(n_tasks=len(facts.tasks))``."""
+
+
+def _spelled(part: ReplayPart) -> str:
+    return f"episodes.replay '{part.type}'"
+
+
+def _check_share(part: ReplayPart, share: float, config: Config) -> None:
+    """Raise ConfigError where the share of a step is no group, and where neighbouring tasks would be divided by it."""
+    n_tasks, said = config.train.tasks_per_step, _spelled(part)
+    if not n_replayed(share, n_tasks):
+        raise ConfigError(
+            f"{said} has no effect: {share:g} of train.tasks_per_step = {n_tasks} is no group; raise one of them"
+        )
+    if any(env.together > 1 for env in config.env):
+        raise ConfigError(f"{said} plays a part of the picked tasks, so env.together = 1 is needed; leave it out")
 
 
 class Remix(ReplayPart):
@@ -85,6 +118,17 @@ class Remix(ReplayPart):
     """Share of the groups of each step that are recorded ones; raise it to play fewer episodes per step."""
     until: int | None = Field(None, ge=1)
     """Last step that replays; later ones learn from fresh episodes alone, as after ReMix's reset. Left out: all do."""
+
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for a share without effect, and for an ``until`` outside of the steps that can replay."""
+        _check_share(self, self.share, config)
+        steps, least = config.train.steps, 1 if config.episodes.folders else 2
+        if self.until is not None and not least <= self.until < steps:
+            raise ConfigError(
+                f"{_spelled(self)}: until = {self.until} has no effect with train.steps = {steps}: a first step has "
+                "nothing of its own run to replay, and none follows the last; name a step between them, or leave it out"
+            )
+        super().check_config(config)
 
     def plan(self, facts: ReplayFacts) -> StepPlan:
         if self.until is not None and facts.step > self.until:
@@ -167,6 +211,11 @@ class ExGrpo(ReplayPart):
     """Share of the tasks of each step that are played again beside a recorded success."""
     starts_above: float = Field(0.35, ge=0, lt=1)
     """Replay begins after a step in which more than this share of the episodes were solved."""
+
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for a share without effect, and what every strategy refuses."""
+        _check_share(self, self.share, config)
+        super().check_config(config)
 
     def plan(self, facts: ReplayFacts) -> StepPlan:
         by_step: defaultdict[int, list[bool]] = defaultdict(list)

@@ -13,10 +13,12 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
+from turngate.errors import ConfigError
 from turngate.parts import Part
 from turngate.types import Metrics, ScoredGroup, Task, Trajectory
 
 if TYPE_CHECKING:
+    from turngate.config import Config
     from turngate.trainer.offline.episode_index import RecordedEpisodes
 
 
@@ -88,9 +90,40 @@ class EpisodesPart(Part):
         """The runs whose episodes are read; empty: those of this run, or none."""
         return ()
 
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for settings that have no effect, or a wrong one, beside recorded episodes."""
+        if not self.reads:
+            return
+        name = f'episodes.type = "{self.type}"'
+        if config.branching is not None:
+            why = "shares turns among its episodes" if self.plays else "has no effect, as no step plays"
+            raise ConfigError(
+                f"branching '{config.branching.type}' does not go with {name}: it {why}; leave [branching] out"
+            )
+        if config.train.refill is not None:
+            raise ConfigError(
+                f"train.refill does not go with {name}: it plays further tasks in place of groups that filters drop, "
+                "and recorded groups take places of their own; leave it out"
+            )
+        if not self.plays:
+            _check_nothing_plays(name, config)
+
     @abstractmethod
     def open(self, means: SourceMeans) -> EpisodeSource:
         """The source of one run. Raises ConfigError for settings that do not fit the recorded episodes."""
+
+
+def _check_nothing_plays(name: str, config: Config) -> None:
+    without_effect = {
+        f"guide '{config.guide.type}'": config.guide.type != "none",
+        f"curriculum '{config.curriculum.type}'": config.curriculum.type != "order",
+        f"train.ahead = {config.train.ahead}": bool(config.train.ahead),
+        "env.together": any(env.together > 1 for env in config.env),
+        "env.weight": any(env.weight != 1 for env in config.env),
+    }
+    for setting, is_set in without_effect.items():
+        if is_set:
+            raise ConfigError(f"{setting} has no effect with {name}: no step plays; leave it out")
 
 
 class PlayedPart(EpisodesPart):
