@@ -84,7 +84,6 @@ def credit_again(
     from turngate.store import Store
     from turngate.store.folder import RunFolder
     from turngate.trainer.batch.pack import by_turn
-    from turngate.trainer.batch.table import tabulate
     from turngate.trainer.credit.rule import CreditRule
     from turngate.trainer.filters.parts import keep
 
@@ -97,7 +96,7 @@ def credit_again(
     kept, _ = keep(list(store.read(at, "train")), {}, lone=recorded.alone)
     if not kept:
         raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
-    table = tabulate(kept)
+    table = recorded.table(kept)
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
     learned = len(keep(kept, recorded.filters, lone=recorded.alone)[0])
     console.print(f"step {at}, {len(kept)} groups, of which {learned} passed the filters", highlight=False)

@@ -110,18 +110,21 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screens
     store = Store(path)
     step, group, index = store.find(trajectory_id)
     rule, phase = recorded_rule(run), _phase_of(store, step, trajectory_id)
-    all_learned = learned_from(group, rule, unused=phase == UNUSED)
+    groups = list(store.read(step, phase))
+    place = next(n for n, one in enumerate(groups) if any(t.id == trajectory_id for t in one.trajectories))
+    all_learned = learned_from(groups, rule, unused=phase == UNUSED)[place]
     learned = all_learned[index]
     notes = "".join(f"; {note}" for note in learned.notes)
     console.print(f"step {step}, {phase}, sibling {index + 1} of {len(group.trajectories)}{notes}", highlight=False)
-    if phase == TRAIN and (reason := drop_reasons(list(store.read(step, phase)), rule).get(trajectory_id)):
+    if phase == TRAIN and (reason := drop_reasons(groups, rule).get(trajectory_id)):
         console.print(f"dropped: {literal(reason)}", markup=False, highlight=False)
     for raised in read_alarms(path):
         if trajectory_id in raised.alarm.trajectories:
             told = f"alarm {raised.alarm.name} of step {raised.step} names this episode"
             console.print(literal(told), markup=False, highlight=False)
     siblings = sibling_turns(group, all_learned, index)
-    show(console, group.trajectories[index], group.scores[index], learned.advantage_T, learned.terms, siblings)
+    trajectory, score = group.trajectories[index], group.scores[index]
+    show(console, trajectory, score, learned.advantage_T, learned.terms, siblings, learned.tokens_T)
     if screenshots is not None:
         *images, strip = write_screenshots(group.trajectories[index], screenshots)
         told = f"{len(images)} images, {images[0]} to {images[-1].name}, and all of them in {strip}"

@@ -7,16 +7,17 @@ shows it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
+
 from turngate.trainer.batch.pack import by_turn
-from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.credit.terms import CreditTerm
 from turngate.trainer.filters.parts import Filter, keep
 from turngate.trainer.step import UNUSED as UNUSED
-from turngate.types import FloatArray, ScoredGroup
+from turngate.types import FloatArray, ScoredGroup, TokenCredit, TurnTable
 
 TRAIN = "train"
 """Phase of the episodes that a step learned from; those of the phase ``UNUSED`` it played and did not learn from."""
@@ -45,57 +46,82 @@ class RunRule(Protocol):
     def note(self) -> str:
         """A remark on the credit that is computed again; "" for none."""
 
+    def table(self, groups: Sequence[ScoredGroup]) -> TurnTable:
+        """What the rule reads of some groups."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeLearning:
     """The credit of one episode. ``advantage_T``: the credit of its turns; None where there is none, and then ``notes``
-    say why. ``terms``: the terms that add up to it, for rules that give them."""
+    say why. ``terms``: the terms that add up to it, for rules that give them. ``tokens_T``: for rules that give credit
+    by token, that of each token that the policy wrote in each turn (``advantage_T`` is its mean); else None."""
 
     advantage_T: FloatArray | None
-    terms: tuple[CreditTerm, ...]
-    notes: tuple[str, ...]
+    terms: tuple[CreditTerm, ...] = ()
+    notes: tuple[str, ...] = ()
+    tokens_T: tuple[FloatArray, ...] | None = None
 
 
-def learned_from(group: ScoredGroup, by: RunRule, *, unused: bool = False) -> list[EpisodeLearning]:
-    """The credit of each episode of a group, in order.
+def learned_from(groups: Sequence[ScoredGroup], by: RunRule, *, unused: bool = False) -> list[list[EpisodeLearning]]:
+    """The credit of each episode of each group, in order. ``groups``: all of the step, because rules may compare them.
 
-    ``unused``: the step played the group and did not learn from it. Credit is computed for every group that the rule
-    can compare, also for one that a filter dropped.
+    ``unused``: the step played the groups and did not learn from them. A group that a filter dropped has the credit
+    that it would have by itself, if the rule can compare its episodes.
     """
+    taught, _ = keep(groups, by.filters, lone=by.alone)
+    credits = {one.id: EpisodeLearning(advantage_T=None) for group in taught for one in group.trajectories}
+    if not unused and by.rule is not None and taught:
+        credits = _credits(by, by.rule, taught)
+    return [_of_group(group, by, credits, unused=unused) for group in groups]
+
+
+def _of_group(
+    group: ScoredGroup, by: RunRule, credits: Mapping[str, EpisodeLearning], *, unused: bool
+) -> list[EpisodeLearning]:
+    """Of each episode, with notes that say why nothing was learned. ``credits``: of those that the filters kept."""
     kept, _ = keep([group], {}, lone=by.alone)
     compared = {one.id for left in kept for one in left.trajectories}
-    credits: dict[str, tuple[FloatArray, tuple[CreditTerm, ...]]] = {}
-    if not unused and by.rule is not None and kept:
-        credits = _credits(by.rule, kept)
-    filtered = not keep([group], by.filters, lone=by.alone)[0]
-    found = []
+    filtered = compared - credits.keys()
+    if filtered and not unused and by.rule is not None:
+        credits = {**_credits(by, by.rule, kept), **credits}
+    found, nothing = [], EpisodeLearning(advantage_T=None)
     for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-        advantage_T, terms = credits.get(trajectory.id, (None, ()))
+        learned = credits.get(trajectory.id, nothing)
         notes = []
         if unused:
             notes.append("nothing was learned from it: it was tried, or another one took its place")
         elif score.usable and trajectory.id not in compared:
             notes.append("nothing was learned from it: no sibling with the same help to compare it with")
-        elif filtered:
-            notes.append("a filter dropped the group, so nothing was learned from it")
+        elif trajectory.id in filtered:
+            notes.append("a filter dropped it, so nothing was learned from it")
         if by.rule is None:
             notes.append(f"credit is not shown: rule '{by.name}' reads values that only training measures")
-        if by.note and advantage_T is not None:
+        if by.note and learned.advantage_T is not None:
             notes.append(by.note)
-        found.append(EpisodeLearning(advantage_T=advantage_T, terms=terms, notes=tuple(notes)))
+        found.append(replace(learned, notes=tuple(notes)))
     return found
 
 
-def _credits(rule: CreditRule, kept: Sequence[ScoredGroup]) -> dict[str, tuple[FloatArray, tuple[CreditTerm, ...]]]:
-    """Trajectory → the credit of its turns, and the terms that add up to it."""
-    table = tabulate(kept)
-    advantage_N, terms = by_turn(rule(table), table.n_turns), rule.terms(table)
+def _credits(by: RunRule, rule: CreditRule, kept: Sequence[ScoredGroup]) -> dict[str, EpisodeLearning]:
+    """Trajectory → the credit of its turns and tokens, and the terms that add up to it."""
+    table = by.table(kept)
+    credit, terms = rule(table), rule.terms(table)
+    advantage_N = by_turn(credit, table.n_turns)
+    tokens_N = _of_tokens(credit, table.n_turns) if isinstance(credit, TokenCredit) else None
     found = {}
     for place, trajectory in enumerate(one for group in kept for one in group.trajectories):
-        rows = table.traj_N == place
+        rows = np.flatnonzero(table.traj_N == place)
         own = tuple(CreditTerm(name, credit_N[rows], compared_N[rows]) for name, credit_N, compared_N in terms)
-        found[trajectory.id] = (advantage_N[rows], own)
+        tokens_T = None if tokens_N is None else tuple(tokens_N[row] for row in rows)
+        found[trajectory.id] = EpisodeLearning(advantage_T=advantage_N[rows], terms=own, tokens_T=tokens_T)
     return found
+
+
+def _of_tokens(credit: TokenCredit, n_turns: int) -> list[FloatArray]:
+    """The credit of the policy's tokens of each turn, in order."""
+    order = np.argsort(credit.turn_S, kind="stable")
+    ends = np.cumsum(np.bincount(credit.turn_S, minlength=n_turns))
+    return np.split(credit.advantage_S[order], ends[:-1])
 
 
 def drop_reasons(groups: Sequence[ScoredGroup], by: RunRule) -> dict[str, str]:

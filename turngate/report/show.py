@@ -48,15 +48,20 @@ def show(
     advantage_T: FloatArray | None = None,
     reasons: Sequence[CreditTerm] = (),
     siblings: Sequence[Sequence[SiblingTurn] | None] = (),
+    tokens_T: Sequence[FloatArray] | None = None,
 ) -> None:
     """Print a trajectory with its ledger, and the credit of each turn where ``advantage_T`` is given.
 
     ``reasons``: what that credit is the sum of, cut to the turns of the trajectory. ``siblings``: for each turn, what
-    siblings did in the same state. Raises ShapeError when ``reward_T``, ``advantage_T`` or ``siblings``, where given,
-    does not have one entry per turn.
+    siblings did in the same state. ``tokens_T``: for rules that give credit by token, that of each turn's tokens.
+    Raises ShapeError when ``reward_T``, ``advantage_T``, ``siblings`` or ``tokens_T``, where given, does not have one
+    entry per turn.
     """
     n_turns = len(trajectory.turns)
-    given = (("reward_T", score.reward_T), ("advantage_T", advantage_T), ("siblings", siblings or None))
+    given = (
+        *(("reward_T", score.reward_T), ("advantage_T", advantage_T)),
+        *(("siblings", siblings or None), ("tokens_T", tokens_T)),
+    )
     for name, values in given:
         if values is not None and len(values) != n_turns:
             raise ShapeError(f"{name} has {len(values)} entries, but trajectory '{trajectory.id}' has {n_turns} turns")
@@ -71,6 +76,9 @@ def show(
         _show_ledger(console, [event for event in score.ledger if event.turn == index])
         credit = "" if advantage_T is None else f", credit {advantage_T[index]:+.4g}"
         _line(console, "turn", f"reward {score.reward_T[index]:+.4g}{credit}")
+        if tokens_T is not None and len(tokens_T[index]):
+            lowest, highest = tokens_T[index].min(), tokens_T[index].max()
+            _line(console, "tokens", f"credit from {lowest:+.4g} to {highest:+.4g}, of which the turn's is the mean")
         for reason in reasons:
             _line(console, "because", reason_words(reason, index))
         if siblings:

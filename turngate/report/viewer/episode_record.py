@@ -33,7 +33,18 @@ from turngate.report.episode_words import (
 from turngate.report.learned import EpisodeLearning
 from turngate.report.screenshots import pointed_at
 from turngate.report.viewer.token_pieces import TokenPieces
-from turngate.types import JSON, ByteArray, Evidence, RewardEvent, Score, ScoredGroup, Source, Trajectory, Turn
+from turngate.types import (
+    JSON,
+    ByteArray,
+    Evidence,
+    FloatArray,
+    RewardEvent,
+    Score,
+    ScoredGroup,
+    Source,
+    Trajectory,
+    Turn,
+)
 
 Record: TypeAlias = dict[str, JSON]
 _MEDIA = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
@@ -154,7 +165,7 @@ def _turn(
         "forced": is_forced(turn),
         "written": literal(written_by(turn, guide)),
         "text": literal(turn.action.text),
-        "tokens": _tokens(turn, pieces),
+        "tokens": _tokens(turn, pieces, None if learned.tokens_T is None else learned.tokens_T[index]),
         "act": [[label, literal(words)] for label, words in action_words(turn.action)],
         "calls": [literal(call_words(call)) for call in turn.action.calls],
         "facts": [_fact(fact) for fact in trajectory.facts_of(index)],
@@ -169,14 +180,21 @@ def _turn(
     }  # fmt: skip
 
 
-def _tokens(turn: Turn, pieces: TokenPieces) -> Record:
-    """How surprising each token was to the sampler (−logprob in nats), who wrote it, and how long its text is."""
-    completion = turn.completion
+def _tokens(turn: Turn, pieces: TokenPieces, credit: FloatArray | None) -> Record:
+    """How surprising each token was to the sampler (−logprob in nats), who wrote it, and how long its text is.
+
+    ``credit``: that of each of the policy's tokens, for rules that give it by token; else None.
+    """
+    completion, by_policy = turn.completion, _token_sources(turn) == Source.POLICY
     with np.errstate(invalid="ignore"):
         surprise_K = np.round(-completion.logprobs_K.astype(np.float64), 3)
+    credit_K = np.full(len(by_policy), np.nan)
+    if credit is not None:
+        credit_K[by_policy] = credit
     return {
+        "credit": None if credit is None else [number(float(value)) for value in credit_K],
         "surprise": [float(value) if math.isfinite(value) else None for value in surprise_K],
-        "policy": "".join("1" if source == Source.POLICY else "0" for source in _token_sources(turn)),
+        "policy": "".join("1" if own else "0" for own in by_policy),
         "lengths": pieces.lengths(completion.ids_K.tolist(), turn.action.text),
     }
 

@@ -114,15 +114,13 @@ class RunReading:
             self._tell(literal(f"episodes of step {file.step}, {file.phase}: {error}"))
         rule = self.rule
         if rule is None:
-            nothing = EpisodeLearning(
-                advantage_T=None, terms=(), notes=("credit is not shown: the settings cannot be read",)
-            )
+            nothing = EpisodeLearning(advantage_T=None, notes=("credit is not shown: the settings cannot be read",))
             return ReadFile(groups, [[nothing] * len(group.trajectories) for group in groups], {})
         try:
-            learned = [learned_from(group, rule, unused=file.phase == UNUSED) for group in groups]
+            learned = learned_from(groups, rule, unused=file.phase == UNUSED)
             dropped = drop_reasons(groups, rule) if file.phase == TRAIN else {}
         except TurngateError as error:
-            nothing = EpisodeLearning(advantage_T=None, terms=(), notes=(f"credit cannot be computed again: {error}",))
+            nothing = EpisodeLearning(advantage_T=None, notes=(f"credit cannot be computed again: {error}",))
             self._tell(literal(f"credit of step {file.step}, {file.phase}: {error}"))
             return ReadFile(groups, [[nothing] * len(group.trajectories) for group in groups], {})
         return ReadFile(groups, learned, dropped)

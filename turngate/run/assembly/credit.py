@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from turngate.agents.chat import Chat
@@ -14,6 +14,7 @@ from turngate.examine.recorded import fill_template
 from turngate.run.environments import Environments, naming_key
 from turngate.store.folder import RunFolder
 from turngate.trainer.batch.pack import by_turn
+from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
 from turngate.trainer.credit.rule import CreditRule
@@ -29,7 +30,7 @@ from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
 from turngate.trainer.signals.said_thoughts import SaidThoughts
 from turngate.trainer.signals.similar import SharedTokens, SimilarStates
 from turngate.trainer.signals.values import Values
-from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
+from turngate.types import Credit, FloatArray, ScoredGroup, Task, TokenRule, TurnTable, derive_seed
 
 UNNAMED = "grpo"
 """The credit rule of a config that names none."""
@@ -52,13 +53,13 @@ def rule_of(config: Config, control: str | None) -> Credit | TokenRule:
 def own_rule(config: Config) -> CreditRule | None:
     """The run's credit rule, to be used on recorded episodes.
 
-    None if the rule reads columns that only training measures, such as a critic's values, because these are not stored.
+    None if it read columns that only training measures, such as a critic's values, because these are not stored.
     """
     try:
-        config.credit.reads(branching=True)
+        found = config.credit.reads(config.signals.recorded, siblings=config.train.group_size, branching=True)
     except ConfigError:
         return None
-    return config.credit
+    return config.credit if config.columns <= found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +77,27 @@ class RecordedRule:
     alone: bool = False
     joined: str = ""
     """The replay part whose recorded episodes were compared with these groups and are missing here; "" for none."""
+    charged: bool = False
+    """Whether training took a KL off the payments (``signals.kl_in_reward``), which is not recorded."""
+    signals: Signals = field(default_factory=Signals)
+    """The columns beside payments that the rule reads, as far as the record holds them."""
 
     @property
     def note(self) -> str:
         """A caveat about credit that is computed again; "" for none."""
+        if self.charged:
+            return (
+                "signals.kl_in_reward took a KL off the payments, which is not recorded: credit is that of the "
+                "payments alone, not what was learned from"
+            )
         return self.joined and (
             f"episodes.replay '{self.joined}' let recorded episodes join these groups, which are not recorded with "
             "them: credit is that of the fresh episodes alone, not what was learned from"
         )
+
+    def table(self, groups: Sequence[ScoredGroup]) -> TurnTable:
+        """What the rule reads of recorded groups."""
+        return self.signals.measure(groups, tabulate(groups))[0]
 
 
 def recorded_rule(run: RunFolder) -> RecordedRule:
@@ -92,15 +106,29 @@ def recorded_rule(run: RunFolder) -> RecordedRule:
         rule = CreditRule.load(UNNAMED)
         return RecordedRule(rule=rule, name=rule.type, whose="as for a run that names no rule", filters={})
     config = load_run(run)
-    replay = getattr(config.episodes, "replay", None)
+    replay, own = getattr(config.episodes, "replay", None), own_rule(config)
     return RecordedRule(
-        rule=own_rule(config),
+        rule=own,
         name=config.credit.type,
         whose="the run's own rule",
         filters=config.filters,
         alone=config.credit.alone,
         joined=replay.type if isinstance(replay, ReplayPart) and replay.joins else "",
+        charged=config.signals.kl_in_reward is not None,
+        signals=Signals() if own is None else Signals(sources=tuple(_recorded_signals(config))),
     )
+
+
+def _recorded_signals(config: Config) -> Iterator[Signal]:
+    """The signals for columns that the record of the episodes holds (``SignalsSection.recorded``)."""
+    if any(name.endswith("_S") for name in config.columns):
+        yield TokenRows()
+    if "sharing_S" in config.columns:
+        yield SharedTokens()
+    if config.signals.evidence:
+        yield EvidenceColumns(config.signals.evidence)
+    if (similar := config.signals.similar) is not None:
+        yield SimilarStates(threshold=similar.threshold, unit=similar.unit)
 
 
 def signals_of(
@@ -121,13 +149,7 @@ def signals_of(
     true. ``answer`` is the result of ``answer_of``. ``scorer`` measures under ``reward_model.fitted``, if there is one.
     """
     reads, section = config.columns, config.signals
-    sources: list[Signal] = []
-    if any(name.endswith("_S") for name in reads):
-        sources.append(TokenRows())
-    if "sharing_S" in reads:
-        sources.append(SharedTokens())
-    if section.evidence:
-        sources.append(EvidenceColumns(section.evidence))
+    sources = list(_recorded_signals(config))
     if config.value is not None:
         sources.append(_values(config, learner, per_token="value_S" in reads))
     if config.loss.needs_thoughts:
@@ -143,8 +165,6 @@ def signals_of(
     elif reads & LOG_RATIOS:
         assert reference is not None
         sources.append(LogRatios(model=scorer or learner, base=reference))
-    if section.similar is not None:
-        sources.append(SimilarStates(threshold=section.similar.threshold, unit=section.similar.unit))
     if section.kl_in_reward is not None:
         assert reference is not None
         sources.append(Divergence(policy=learner, base=reference))

@@ -22,6 +22,9 @@ MODEL_COLUMNS = frozenset(
 CRITIC_COLUMNS = frozenset({"value_N", "value_S", "bootstrap_B"})
 """Those of them that need a critic."""
 
+RECORDED_COLUMNS = frozenset({"turn_S", "surprisal_S", "sharing_S"})
+"""Those of them that the record of the episodes holds, so that they can be had again without a model."""
+
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies; where they are measured, rules read them instead of surprisal, which estimates them."""
 
@@ -156,6 +159,11 @@ class SignalsSection(SignalSettings):
         exact = ENTROPY_COLUMNS if self.entropy == "exact" else frozenset()
         similar = frozenset({"similar_N"} if self.similar else ())
         return MODEL_COLUMNS | exact | similar | frozenset(self.evidence)
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        """The columns among ``offered`` that recorded episodes hold, without any model."""
+        return RECORDED_COLUMNS | frozenset({"similar_N"} if self.similar else ()) | frozenset(self.evidence)
 
     def check_effect(self, reads: frozenset[str], rule: CreditRule) -> None:
         """Raise ValueError for a setting without effect on ``rule``, which reads the columns ``reads``."""

@@ -32,7 +32,7 @@ const Turn = ({ run, group, episode, index, rows, mode, scale }) => {
     <h4 class=${turn.forced ? "forced" : ""}>${turn.written}</h4><${Tokens} turn=${turn} mode=${mode} scale=${scale} />
     ${turn.act.map(([label, words]) => html`<div class=${label === "parse error" ? "cut" : ""}><h4>${label}</h4><${Text} text=${words} /></div>`)}
   </div><div>
-    <h4>credit ${turn.credit === null ? "none" : signed(turn.credit)} <span class="dim">reward ${signed(turn.reward)}</span></h4>
+    <h4>credit ${turn.credit === null ? "none" : signed(turn.credit)}${turn.tokens.credit ? ", the mean of its tokens" : ""} <span class="dim">reward ${signed(turn.reward)}</span></h4>
     ${turn.terms.length ? html`<div class="scroll" tabindex="0" role="region" aria-label=${`why this credit, turn ${index}`}><table><thead><tr><th scope="col">compared</th><th scope="col">adds</th><th scope="col">against</th></tr></thead><tbody>${turn.terms.map(([name, adds, n]) => html`<tr><td>${name}</td><td class="n">${n ? signed(adds) : "–"}</td><td class="n">${n ? plural(n, "other") : "none"}</td></tr>`)}</tbody></table></div>` : turn.credit === null ? null : html`<p class="dim">The rule does not say what its credit is the sum of.</p>`}
     ${turn.ledger.length ? html`<h4>earned → paid</h4><${Ledger} lines=${turn.ledger} />` : null}
     ${turn.facts.length ? html`<h4>measured</h4><${Facts} facts=${turn.facts} />` : null}
@@ -102,7 +102,9 @@ const EpisodePage = ({ run, id, at }) => {
   });
   if (!row) return html`<${Missing} what=${`episode ${id}`} run=${run} />`;
   const scale = group
-    ? Math.max(...group.episodes.flatMap((one) => one.turns.map((turn) => Math.abs(turn.credit ?? 0))), 1e-9)
+    ? group.episodes
+        .flatMap((one) => one.turns.flatMap((turn) => [turn.credit, ...(turn.tokens.credit ?? [])]))
+        .reduce((most, credit) => Math.max(most, Math.abs(credit ?? 0)), 1e-9)
     : 1;
   const alarms = run.alarmed.get(id) ?? [];
   return html`<h1 class="id">Episode ${id}</h1>

@@ -124,11 +124,11 @@ const tokenAt = (event, lengths) => {
 };
 const Tokens = ({ turn, mode, scale }) => {
   const [all, setAll] = useState(false);
-  const { surprise, policy, lengths } = turn.tokens,
+  const { surprise, policy, lengths, credit } = turn.tokens,
     end = cutAt(turn.text, all);
   const title = (i) =>
-    `token ${i}: ${surprise[i] === null ? "surprise not known" : `surprise ${surprise[i]} nats`}${policy[i] === "1" ? "" : ", not the policy's"}`;
-  const shade = (i) => (policy[i] === "1" ? shadeOf(mode, turn.credit, scale, surprise[i]) : "");
+    `token ${i}: ${surprise[i] === null ? "surprise not known" : `surprise ${surprise[i]} nats`}${policy[i] !== "1" ? ", not the policy's" : credit ? `, credit ${signed(credit[i])}` : ""}`;
+  const shade = (i) => (policy[i] === "1" ? shadeOf(mode, credit ? credit[i] : turn.credit, scale, surprise[i]) : "");
   if (lengths && mode !== "plain") {
     const name = (event) => {
       const i = tokenAt(event, lengths);
