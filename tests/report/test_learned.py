@@ -21,7 +21,10 @@ from turngate.types import Source, TokenCredit
 BY_TOKEN = ("lambda_grpo_tokens", "rl_zvp_tokens")
 OVER_THE_STEP = ("reinforce_plus_plus",)
 """Rules whose credit in one group depends on the other groups."""
-SOLVED_SOMETIMES = {"warm_start": {"episodes": 96, "epochs": 6}, "train": {"steps": 1, "tasks_per_step": 8, "group_size": 2, "filters": []}}
+SOLVED_SOMETIMES = {
+    "warm_start": {"episodes": 96, "epochs": 6},
+    "train": {"steps": 1, "tasks_per_step": 8, "group_size": 2, "filters": []},
+}
 
 
 @pytest.mark.parametrize("name", BY_TOKEN + OVER_THE_STEP)
