@@ -140,6 +140,13 @@ class BrokenStart(LockEnv):
         raise OSError("no disk")
 
 
+class FaultyStart(LockEnv):
+    """Blames the agent before it has acted."""
+
+    def start(self, task, rng):
+        raise AgentFault("the page did not answer")
+
+
 class BrokenVerifier(LockEnv):
     def verify(self):
         raise OSError("no tests")
@@ -152,6 +159,7 @@ class BrokenVerifier(LockEnv):
         (Endless, models.LIMITS, Ending.MAX_TURNS, 3, ""),
         (Broken, models.LIMITS, Ending.ENV_ERROR, 1, "Broken broke in turn 1"),
         (BrokenStart, models.LIMITS, Ending.ENV_ERROR, 0, "BrokenStart could not start task 'lock/train/0'"),
+        (FaultyStart, models.LIMITS, Ending.ENV_ERROR, 0, "could not start task 'lock/train/0': the page did not"),
         (Killed, models.LIMITS, Ending.AGENT_FAULT, 1, ""),
         (Unmeasured, models.LIMITS, Ending.AGENT_FAULT, 3, ""),
         (BrokenVerifier, models.LIMITS, Ending.VERIFIER_ERROR, 2, "the verifier of BrokenVerifier broke"),

@@ -247,6 +247,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         try:
             seen = self.start(task, self.np_random)
             observation = self._seen(seen)
+        except AgentFault as fault:  # no agent has acted yet
+            raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {fault}") from fault
         except EpisodeError:
             raise
         except Unfit as problem:
