@@ -60,6 +60,12 @@ class Watched:
             ".some((one) => one.textContent === 'reading …')"
         )
 
+    def painted(self) -> None:
+        """Wait for two frames, and for what follows the second."""
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+        )
+
     def links(self) -> set[str]:
         found = self.page.eval_on_selector_all(
             "main a[href^='#/']", "all => all.map((one) => one.getAttribute('href'))"

@@ -118,6 +118,8 @@ def test_axe_finds_nothing_serious_and_nothing_is_too_wide(browser: Browser, pag
 def test_keys_move_open_and_find(watched: Watched, page_file: Path):
     watched.open(page_file.as_uri())
     watched.go("#/run/hinted/step/1/train")
+    watched.page.wait_for_selector("article")
+    watched.painted()  # a page listens to keys once it has been painted
     keyboard = watched.page.keyboard
     keyboard.press("Enter")
     watched.page.wait_for_selector("h1.id")
@@ -145,7 +147,7 @@ def test_keys_move_open_and_find(watched: Watched, page_file: Path):
 
 def click(watched: Watched, selector: str) -> None:
     watched.page.click(selector)
-    watched.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    watched.painted()
     watched.drawn()
 
 
