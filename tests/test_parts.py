@@ -139,6 +139,8 @@ def test_keys_of_a_part_are_those_of_the_part_that_the_table_names():
 
 
 USER_MODULE = '''
+    from abc import abstractmethod
+
     from turngate.parts import Part
     from tests_parts_family import Scale
 
@@ -147,6 +149,15 @@ USER_MODULE = '''
         plus: int = 0
         def __call__(self, number):
             return 3 * number + self.plus
+
+    class Tuned(Scale):
+        """Base class of scales that are tuned."""
+        @abstractmethod
+        def tune(self):
+            """Which tone is the first."""
+
+    class Untuned(Tuned):
+        """The tone is missing."""
 
     def halved(number, *, floor: float = 0.0):
         return max(number / 2, floor)
@@ -192,6 +203,10 @@ def test_a_function_of_the_users_own_module_is_a_part():
     ("data", "said"),
     [
         ({"scale": "own_scales:untyped"}, "argument 'floor' of scale 'own_scales:untyped' needs a type annotation"),
+        (
+            {"scale": "own_scales:Untuned"},
+            "scale 'own_scales:Untuned' is own_scales.Untuned, which lacks tune; write that",
+        ),
         ({"scale": "own_scales:VALUE"}, "'own_scales:VALUE' is 3, which is not a scale"),
         ({"scale": {"type": "own_scales:Thrice", "pls": 1}}, "unknown key 'scale.pls'; did you mean 'plus'?"),
     ],

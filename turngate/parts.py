@@ -113,7 +113,7 @@ class Part(BaseModel):
                 "part", "{noun} needs a type; known: {known}", {"noun": cls.article(), "known": known}
             )
         try:
-            part: Self = cls.find(name).model_validate({**table, "type": name})
+            part: Self = cls._whole(name).model_validate({**table, "type": name})
         except UserError as error:  # a UserError would pass through pydantic, which knows the key
             raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from error
         return part
@@ -136,6 +136,18 @@ class Part(BaseModel):
         if ":" in name:
             return cls._adopt(name, import_object(name))
         raise UnknownName(f"{cls.noun} type", name, cls.names(), hint="or write package.module:Name for your own")
+
+    @classmethod
+    def _whole(cls, name: str) -> builtins.type[Self]:
+        """The class called ``name``, which pydantic would make an object of although a method is missing."""
+        found = cls.find(name)
+        if inspect.isabstract(found):
+            missing = " and ".join(sorted(found.__abstractmethods__))
+            raise ConfigError(
+                f"{cls.noun} '{name}' is {found.__module__}.{found.__qualname__}, which lacks {missing}; "
+                "write that in the class"
+            )
+        return found
 
     @classmethod
     def names(cls) -> frozenset[str]:

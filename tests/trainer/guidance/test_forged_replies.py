@@ -17,11 +17,11 @@ from tests.helpers.scripted_judge import FAST
 from tests.trainer.guidance.test_written_texts import played, scored
 from turngate.judging import Reply, TextModel
 from turngate.rewards.judge import JudgeId
-from turngate.trainer.guidance.experience import MemoryGuide
-from turngate.trainer.guidance.meta_experience import MetaExperience
-from turngate.trainer.guidance.pilot import Pilot
-from turngate.trainer.guidance.self_hints import SelfHints
-from turngate.trainer.guidance.self_reflection import SelfReflecting
+from turngate.trainer.guidance.experience import MemoryGuidePart
+from turngate.trainer.guidance.meta_experience import MetaExperiencePart
+from turngate.trainer.guidance.pilot import PilotPart
+from turngate.trainer.guidance.self_hints import SelfHintsPart
+from turngate.trainer.guidance.self_reflection import SelfReflectionPart
 from turngate.trainer.guidance.writer import Writer
 
 RULE = "When a key is wanted, write the whole call."
@@ -61,14 +61,14 @@ def opened(name, text):
     helpers = SimpleNamespace(secrets=lambda task: (), solutions=lambda task: [[text]])
     good, bad = played([text, "x"], name="t#1"), played([text, "y"], name="t#2")
     one, other = (0.0, 0.0) if name == "self_hints" else (1.0, 0.0)
-    guide = {
-        "mel": lambda: MetaExperience(tries=1, strip=True),
-        "r3l": lambda: SelfReflecting(strip=True),
-        "memory": lambda: MemoryGuide(helpers, most=5, share=0.5),
-        "self_hints": lambda: SelfHints(helpers),
-        "pilot": lambda: Pilot(helpers, share=1.0, sees_solution=True, strip=False),
-    }[name]()
-    return guide, scored((good, one), (bad, other))
+    parts = {
+        "mel": MetaExperiencePart(tries=1, strip=True),
+        "r3l": SelfReflectionPart(strip=True),
+        "memory": MemoryGuidePart(most=5, share=0.5),
+        "self_hints": SelfHintsPart(),
+        "pilot": PilotPart(share=1.0, sees_solution=True, strip=False),
+    }
+    return parts[name].open(helpers), scored((good, one), (bad, other))
 
 
 def told(name, text, script):

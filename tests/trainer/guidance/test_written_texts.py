@@ -15,7 +15,7 @@ from turngate.rewards.rubric import FromEvidence
 from turngate.trainer.auxiliary import AuxiliaryRow, AuxiliaryRows
 from turngate.trainer.auxiliary.learning import packed_auxiliary
 from turngate.trainer.auxiliary.lessons import validated
-from turngate.trainer.guidance.hindsight import Hindsight, best_drafts, hindsight_bonus
+from turngate.trainer.guidance.hindsight import Hindsight, HindsightPart, best_drafts, hindsight_bonus
 from turngate.trainer.guidance.meta_experience import bifurcation, contrast, read_lesson
 from turngate.trainer.guidance.pilot import read_plan
 from turngate.trainer.guidance.self_hints import read_levels
@@ -210,7 +210,7 @@ def test_drafts_are_the_best_failures_and_a_rewrite_pays_for_its_draft():
         task=task(), trajectories=tuple(one for one, _ in pairs), scores=tuple(score for _, score in pairs)
     )
     assert best_drafts(group) == [1, 0]
-    guide = Hindsight(drafts=1, alpha=0.05, cap=0.1, strip=True)
+    guide = Hindsight(HindsightPart(drafts=1, alpha=0.05, cap=0.1, strip=True))
     plan = guide.again(group, 1)
     assert (plan.into, plan.row) == ("replace", 1)
     (entry,) = plan.entries

@@ -73,7 +73,7 @@ class MemoryGuidePart(WritingGuidePart):
 
     def open(self, helpers: Helpers) -> MemoryGuide:
         """A guide with an empty memory."""
-        return MemoryGuide(helpers, most=self.most, share=self.share)
+        return MemoryGuide(helpers, self)
 
 
 class MemoryGuide(WritingGuide):
@@ -86,22 +86,21 @@ class MemoryGuide(WritingGuide):
     holds its answer.
     """
 
-    def __init__(self, helpers: Helpers, *, most: int | Literal["all"], share: float) -> None:
-        self.memory = Memory()
-        self._helpers = helpers
-        self._most, self._share = most, share
+    def __init__(self, helpers: Helpers, part: MemoryGuidePart) -> None:
+        self._helpers, self._part, self.memory = helpers, part, Memory()
         self._counts: Counter[str] = Counter()
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The last siblings are shown the memory of the environment."""
-        shown = group_size if self._share == 1 else max(1, min(group_size - 1, round(self._share * group_size)))
+        share = self._part.share
+        shown = group_size if share == 1 else max(1, min(group_size - 1, round(share * group_size)))
         remembered = self.recalled(task)
         self._counts["withheld"] += len(remembered.withheld)
         return Plan(entries=(None,) * (group_size - shown) + (remembered.guidance,) * shown)
 
     def recalled(self, task: Task) -> Recalled:
         """The rules that an episode of ``task`` is shown now, and those that are withheld from it."""
-        most = len(self.memory.entries) if self._most == "all" else self._most
+        most = len(self.memory.entries) if self._part.most == "all" else self._part.most
         entries = self.memory.retrieve(task.env_id, most)
         return recalled(entries, task, self._helpers.secrets(task)) if entries else Recalled(guidance=None)
 

@@ -70,22 +70,19 @@ class HindsightPart(GuidePart):
 
     def open(self, helpers: Helpers) -> Hindsight:
         """The guide of one run."""
-        return Hindsight(
-            drafts=self.drafts, alpha=self.alpha, cap=self.cap, strip=self.strip, temperature=self.temperature
-        )
+        return Hindsight(self)
 
 
 class Hindsight(Guide):
     """See ``HindsightPart``."""
 
-    def __init__(self, *, drafts: int, alpha: float, cap: float, strip: bool, temperature: float | None = None) -> None:
-        self._drafts, self._alpha, self._cap, self._strip = drafts, alpha, cap, strip
-        self._temperature = temperature
+    def __init__(self, part: HindsightPart) -> None:
+        self._part = part
         self._bonuses: list[float] = []
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """A rewrite of each of the best failures, where no episode has succeeded."""
-        drafts = [] if wave > 1 or any(map(is_solved, group.scores)) else best_drafts(group)[: self._drafts]
+        drafts = [] if wave > 1 or any(map(is_solved, group.scores)) else best_drafts(group)[: self._part.drafts]
         if not drafts:
             return None
         entries = [
@@ -93,9 +90,9 @@ class Hindsight(Guide):
                 group.trajectories[at],
                 first_unmet(group.scores[at]) or 0,
                 note(group.scores[at]),
-                strip=self._strip,
+                strip=self._part.strip,
                 siblings=group.trajectories,
-                temperature=self._temperature,
+                temperature=self._part.temperature,
             )
             for at in drafts
         ]
@@ -116,7 +113,7 @@ class Hindsight(Guide):
         return {"guide/hindsight_bonus": float(np.mean(bonuses))} if bonuses else {}
 
     def _with_bonus(self, score: Score, rewritten: float) -> Score:
-        bonus = hindsight_bonus(score.compared.total, rewritten, alpha=self._alpha, cap=self._cap)
+        bonus = hindsight_bonus(score.compared.total, rewritten, alpha=self._part.alpha, cap=self._part.cap)
         self._bonuses.append(bonus)
         if not bonus:
             return score

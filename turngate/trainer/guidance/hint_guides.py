@@ -51,23 +51,23 @@ class LadderPart(GuidePart):
 
     def open(self, helpers: Helpers) -> HintLadder:
         """The guide of one run."""
-        return HintLadder(helpers, exempt_steps=self.exempt_steps, strip=self.strip)
+        return HintLadder(helpers, self)
 
 
 class HintLadder(Guide):
     """See ``LadderPart``. It remembers how many steps there were."""
 
-    def __init__(self, helpers: Helpers, *, exempt_steps: int, strip: bool) -> None:
-        self._helpers, self._exempt, self._strip, self._steps = helpers, exempt_steps, strip, 0
+    def __init__(self, helpers: Helpers, part: LadderPart) -> None:
+        self._helpers, self._part, self._steps = helpers, part, 0
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """The next level, as long as there is no success."""
-        if self._steps < self._exempt or not all_failed(group):
+        if self._steps < self._part.exempt_steps or not all_failed(group):
             return None
         levels = levels_of(self._helpers, group.task)
         if wave > len(levels):
             return None
-        return Plan(entries=[hint_of(*levels[wave - 1], strip=self._strip, joins=True)], into="replace")
+        return Plan(entries=[hint_of(*levels[wave - 1], strip=self._part.strip, joins=True)], into="replace")
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """One more step is over."""
@@ -111,23 +111,24 @@ class GuideGrpoPart(GuidePart):
 
     def open(self, helpers: Helpers) -> GuideGrpo:
         """The guide of one run."""
-        return GuideGrpo(helpers, level=self.level, strip=self.strip, joining=self.joining)
+        return GuideGrpo(helpers, self)
 
 
 class GuideGrpo(Guide):
     """See ``GuideGrpoPart``."""
 
-    def __init__(self, helpers: Helpers, *, level: int, strip: bool, joining: int | None) -> None:
-        self._helpers, self._level, self._strip, self._joining = helpers, level, strip, joining
+    def __init__(self, helpers: Helpers, part: GuideGrpoPart) -> None:
+        self._helpers, self._part = helpers, part
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """Siblings with the hint, once."""
-        levels = [one for one in levels_of(self._helpers, group.task) if one[0] <= self._level]
+        part = self._part
+        levels = [one for one in levels_of(self._helpers, group.task) if one[0] <= part.level]
         if wave > 1 or not levels or not all_failed(group):
             return None
-        if self._joining is not None:
-            return Plan(entries=[hint_of(*levels[-1], strip=self._strip, joins=True)] * self._joining)
-        return Plan(entries=[hint_of(*levels[-1], strip=self._strip)] * n_unguided(group.trajectories), into="own")
+        if part.joining is not None:
+            return Plan(entries=[hint_of(*levels[-1], strip=part.strip, joins=True)] * part.joining)
+        return Plan(entries=[hint_of(*levels[-1], strip=part.strip)] * n_unguided(group.trajectories), into="own")
 
 
 class SagePart(GuidePart):
@@ -190,7 +191,7 @@ class SageLightPart(GuidePart):
 
     def open(self, helpers: Helpers) -> SageLight:
         """The guide of one run."""
-        return SageLight(helpers, low=self.low, high=self.high, by=self.by)
+        return SageLight(helpers, self)
 
 
 def next_level(level: int, rate: float, *, low: float, high: float, most: int) -> int:
@@ -201,13 +202,13 @@ def next_level(level: int, rate: float, *, low: float, high: float, most: int) -
 class SageLight(Guide):
     """See ``SageLightPart``. It remembers the level of every task or environment."""
 
-    def __init__(self, helpers: Helpers, *, low: float, high: float, by: By) -> None:
-        self._helpers, self._low, self._high, self._by = helpers, low, high, by
+    def __init__(self, helpers: Helpers, part: SageLightPart) -> None:
+        self._helpers, self._part = helpers, part
         self._levels: dict[str, int] = {}
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The hint of the present level for all siblings."""
-        level = self._levels.get(owner(task, self._by), 0)
+        level = self._levels.get(owner(task, self._part.by), 0)
         text = self._helpers.hint(task, level) if level else None
         return Plan(entries=[hint_of(level, text) if text else None] * group_size)
 
@@ -215,13 +216,13 @@ class SageLight(Guide):
         """Move the levels by the success rates of this step."""
         scores: dict[str, list[ScoredGroup]] = {}
         for group in groups:
-            scores.setdefault(owner(group.task, self._by), []).append(group)
+            scores.setdefault(owner(group.task, self._part.by), []).append(group)
         for key, found in scores.items():
             rate = success_rate([score for group in found for score in group.scores])
             if rate is not None:
                 most = max(self._helpers.hint_levels(group.task) for group in found)
                 level = self._levels.get(key, 0)
-                self._levels[key] = next_level(level, rate, low=self._low, high=self._high, most=most)
+                self._levels[key] = next_level(level, rate, low=self._part.low, high=self._part.high, most=most)
 
     def metrics(self) -> Metrics:
         """``guide/level``: mean of the levels."""

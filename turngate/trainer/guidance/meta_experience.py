@@ -77,14 +77,14 @@ class MetaExperiencePart(WritingGuidePart):
 
     def open(self, helpers: Helpers) -> MetaExperience:
         """The guide of one run."""
-        return MetaExperience(tries=self.tries, strip=self.strip)
+        return MetaExperience(self)
 
 
 class MetaExperience(WritingGuide):
     """See ``MetaExperiencePart``. Lessons are forgotten at the end of the step."""
 
-    def __init__(self, *, tries: int, strip: bool) -> None:
-        self._tries, self._strip = tries, strip
+    def __init__(self, part: MetaExperiencePart) -> None:
+        self._part = part
         self._lessons: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
 
@@ -107,8 +107,10 @@ class MetaExperience(WritingGuide):
         lesson = self._lessons.get(group.task.id)
         if wave > 1 or lesson is None:
             return None
-        guidance = Guidance(kind=LESSON, level=1, text=lesson, source="self", strip_for_train=self._strip, joins=True)
-        return Plan(entries=(guidance,) * self._tries)
+        guidance = Guidance(
+            kind=LESSON, level=1, text=lesson, source="self", strip_for_train=self._part.strip, joins=True
+        )
+        return Plan(entries=(guidance,) * self._part.tries)
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Count the lessons that helped at least one episode, and forget them."""

@@ -61,14 +61,14 @@ class PilotPart(WritingGuidePart):
 
     def open(self, helpers: Helpers) -> Pilot:
         """The guide of one run."""
-        return Pilot(helpers, share=self.share, sees_solution=self.sees_solution, strip=self.strip)
+        return Pilot(helpers, self)
 
 
 class Pilot(WritingGuide):
     """See ``PilotPart``. Plans are forgotten at the end of the step."""
 
-    def __init__(self, helpers: Helpers, *, share: float, sees_solution: bool, strip: bool) -> None:
-        self._helpers, self._share, self._sees, self._strip = helpers, share, sees_solution, strip
+    def __init__(self, helpers: Helpers, part: PilotPart) -> None:
+        self._helpers, self._part = helpers, part
         self._plans: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
 
@@ -92,8 +92,8 @@ class Pilot(WritingGuide):
         text = self._plans.get(task.id)
         if text is None:
             return Plan(entries=(None,) * group_size)
-        helped = max(1, round(self._share * group_size))
-        guidance = Guidance(kind="plan", level=1, text=text, source="teacher", strip_for_train=self._strip)
+        helped = max(1, round(self._part.share * group_size))
+        guidance = Guidance(kind="plan", level=1, text=text, source="teacher", strip_for_train=self._part.strip)
         return Plan(entries=(None,) * (group_size - helped) + (guidance,) * helped)
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
@@ -106,5 +106,5 @@ class Pilot(WritingGuide):
         return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_texts")}
 
     def _prompt(self, task: Task, limit: int) -> str:
-        solution = solution_piece(self._helpers, task) if self._sees else []
+        solution = solution_piece(self._helpers, task) if self._part.sees_solution else []
         return prompt_of(_HEAD, [("task", task.prompt), *solution], _ASK, limit=limit)

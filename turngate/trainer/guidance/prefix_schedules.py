@@ -49,7 +49,7 @@ class G2rpoAPart(GuidePart):
 
     def open(self, helpers: Helpers) -> G2rpoA:
         """The guide of one run."""
-        return G2rpoA(helpers, siblings=self.siblings, length=self.length, longest=self.longest)
+        return G2rpoA(helpers, self)
 
 
 def next_length(length: int, before: Sequence[float], rate: float, *, longest: int) -> int:
@@ -70,14 +70,14 @@ def next_length(length: int, before: Sequence[float], rate: float, *, longest: i
 class G2rpoA(Guide):
     """See ``G2rpoAPart``. It remembers the length and the rates of the running cycle."""
 
-    def __init__(self, helpers: Helpers, *, siblings: int, length: int, longest: int) -> None:
-        self._helpers, self._siblings, self._length, self._longest = helpers, siblings, length, longest
+    def __init__(self, helpers: Helpers, part: G2rpoAPart) -> None:
+        self._helpers, self._part, self._length = helpers, part, part.length
         self._rates: list[float] = []
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The siblings with a prefix first."""
         begun = prefix(solution_of(self._helpers, task), self._length, joins=True)
-        return Plan(entries=[*[begun] * self._siblings, *[None] * (group_size - self._siblings)])
+        return Plan(entries=[*[begun] * self._part.siblings, *[None] * (group_size - self._part.siblings)])
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Every third step moves the length."""
@@ -87,7 +87,7 @@ class G2rpoA(Guide):
         if len(self._rates) < 2:
             self._rates.append(rate)
             return
-        self._length = next_length(self._length, self._rates, rate, longest=self._longest)
+        self._length = next_length(self._length, self._rates, rate, longest=self._part.longest)
         self._rates = []
 
     def metrics(self) -> Metrics:
@@ -136,7 +136,7 @@ class ReverseCurriculumPart(GuidePart):
 
     def open(self, helpers: Helpers) -> ReverseCurriculum:
         """The guide of one run."""
-        return ReverseCurriculum(helpers, start=self.start, low=self.low, high=self.high, by=self.by)
+        return ReverseCurriculum(helpers, self)
 
 
 def next_prefix(turns: int, rate: float, *, low: float, high: float, most: int) -> int:
@@ -147,22 +147,22 @@ def next_prefix(turns: int, rate: float, *, low: float, high: float, most: int) 
 class ReverseCurriculum(Guide):
     """See ``ReverseCurriculumPart``. It remembers the length of every task or environment."""
 
-    def __init__(self, helpers: Helpers, *, start: int | None, low: float, high: float, by: By) -> None:
-        self._helpers, self._start, self._low, self._high, self._by = helpers, start, low, high, by
+    def __init__(self, helpers: Helpers, part: ReverseCurriculumPart) -> None:
+        self._helpers, self._part = helpers, part
         self._turns: dict[str, int] = {}
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The siblings with a prefix first."""
         solution = solution_of(self._helpers, task)
         longest = len(solution) - 1
-        turns = self._turns.get(owner(task, self._by), longest if self._start is None else self._start)
+        turns = self._turns.get(owner(task, self._part.by), longest if self._part.start is None else self._part.start)
         return half_begun(prefix(solution, turns), group_size)
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Move the lengths by the success rates after the prefixes of this step."""
         found: dict[str, list[ScoredGroup]] = {}
         for group in groups:
-            found.setdefault(owner(group.task, self._by), []).append(group)
+            found.setdefault(owner(group.task, self._part.by), []).append(group)
         for key, mine in found.items():
             most = max(len(solution_of(self._helpers, group.task)) - 1 for group in mine)
             rates = [rates_by_level(group, PREFIX if _begun(group) else None) for group in mine]
@@ -170,7 +170,7 @@ class ReverseCurriculum(Guide):
             if used and most > 0:
                 turns = self._turns.get(key, max(level for level, _ in used))
                 rate = float(np.mean([rate for _, rate in used]))
-                self._turns[key] = next_prefix(turns, rate, low=self._low, high=self._high, most=most)
+                self._turns[key] = next_prefix(turns, rate, low=self._part.low, high=self._part.high, most=most)
 
     def metrics(self) -> Metrics:
         """``guide/prefix_turns``: mean of the lengths."""

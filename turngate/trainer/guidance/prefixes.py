@@ -63,7 +63,7 @@ class StepHintPart(GuidePart):
 
     def open(self, helpers: Helpers) -> StepHint:
         """The guide of one run."""
-        return StepHint(helpers, parts=self.parts, siblings=self.siblings)
+        return StepHint(helpers, self)
 
 
 def cuts(n_turns: int, parts: int) -> list[int]:
@@ -75,14 +75,14 @@ def cuts(n_turns: int, parts: int) -> list[int]:
 class StepHint(Guide):
     """See ``StepHintPart``."""
 
-    def __init__(self, helpers: Helpers, *, parts: int, siblings: int) -> None:
-        self._helpers, self._parts, self._siblings = helpers, parts, siblings
+    def __init__(self, helpers: Helpers, part: StepHintPart) -> None:
+        self._helpers, self._part = helpers, part
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The siblings with a prefix first, from the shortest to the longest."""
         solution = solution_of(self._helpers, task)
         guided: list[Entry] = [
-            prefix(solution, n) for n in cuts(len(solution), self._parts) for _ in range(self._siblings)
+            prefix(solution, n) for n in cuts(len(solution), self._part.parts) for _ in range(self._part.siblings)
         ]
         return Plan(entries=[*guided, *[None] * (group_size - len(guided))])
 
@@ -154,18 +154,18 @@ class OraclePrefixPart(GuidePart):
 
     def open(self, helpers: Helpers) -> OraclePrefix:
         """The guide of one run."""
-        return OraclePrefix(helpers, turns=self.turns)
+        return OraclePrefix(helpers, self)
 
 
 class OraclePrefix(Guide):
     """See ``OraclePrefixPart``."""
 
-    def __init__(self, helpers: Helpers, *, turns: int) -> None:
-        self._helpers, self._turns = helpers, turns
+    def __init__(self, helpers: Helpers, part: OraclePrefixPart) -> None:
+        self._helpers, self._part = helpers, part
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The siblings with a prefix first."""
-        return half_begun(prefix(solution_of(self._helpers, task), self._turns), group_size)
+        return half_begun(prefix(solution_of(self._helpers, task), self._part.turns), group_size)
 
 
 def half_begun(begun: PrefixTurns | None, group_size: int) -> Plan:

@@ -36,23 +36,23 @@ class SpeedPart(GuidePart):
 
     def open(self, helpers: Helpers) -> Speed:
         """The guide of one run."""
-        return Speed(first=self.first)
+        return Speed(self)
 
 
 class Speed(Guide):
     """See ``SpeedPart``."""
 
-    def __init__(self, *, first: int) -> None:
-        self._first, self._size = first, first
+    def __init__(self, part: SpeedPart) -> None:
+        self._part, self._size = part, part.first
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The first siblings."""
         self._size = group_size
-        return Plan(entries=[None] * self._first)
+        return Plan(entries=[None] * self._part.first)
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """The rest, if the first ones differ."""
         rate = success_rate(group.scores)
         if wave > 1 or rate is None or rate in (0.0, 1.0):
             return None
-        return Plan(entries=[None] * (self._size - self._first))
+        return Plan(entries=[None] * (self._size - self._part.first))

@@ -106,36 +106,33 @@ class SeelePart(GuidePart):
 
     def open(self, helpers: Helpers) -> Seele:
         """The guide of one run."""
-        return Seele(helpers, rounds=self.rounds, first=self.first, most=self.most, across=self.across, by=self.by)
+        return Seele(helpers, self)
 
 
 class Seele(Guide):
     """See ``SeelePart``. It remembers shares and success rates; at each visit those of earlier ones count half."""
 
-    def __init__(
-        self, helpers: Helpers, *, rounds: Sequence[int], first: float, most: float, across: bool, by: By
-    ) -> None:
-        self._helpers, self._rounds, self._first, self._most = helpers, rounds, first, most
-        self._across, self._by = across, by
+    def __init__(self, helpers: Helpers, part: SeelePart) -> None:
+        self._helpers, self._part = helpers, part
         self._points: dict[str, list[Point]] = {}
         self._shares: list[float] = []
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The first round, by what earlier visits showed."""
-        return self._round(task, 0, self._points.get(owner(task, self._by), []))
+        return self._round(task, 0, self._points.get(owner(task, self._part.by), []))
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """The next round, by all that is known."""
-        if wave >= len(self._rounds):
+        if wave >= len(self._part.rounds):
             return None
-        known = self._points.get(owner(group.task, self._by), [])
+        known = self._points.get(owner(group.task, self._part.by), [])
         return self._round(group.task, wave, [*known, *_points(group)])
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Halve the weight of older rounds, then remember those of this step."""
         found: dict[str, list[Point]] = {}
         for group in groups:
-            found.setdefault(owner(group.task, self._by), []).extend(_points(group))
+            found.setdefault(owner(group.task, self._part.by), []).extend(_points(group))
         for key, points in found.items():
             older = [(share, rate, weight / 2) for share, rate, weight in self._points.get(key, [])]
             self._points[key] = [point for point in older if point[2] > 1e-3] + points
@@ -161,15 +158,15 @@ class Seele(Guide):
         n = n_shown(len(solution), wanted) if wanted and solution else 0
         share = n / len(solution) if solution else 0.0
         text = solution_prefix(solution, share) if share else ""
-        entry: Entry = partial_solution(text, share, joins=self._across) if text else None
-        return Plan(entries=[entry] * self._rounds[number])
+        entry: Entry = partial_solution(text, share, joins=self._part.across) if text else None
+        return Plan(entries=[entry] * self._part.rounds[number])
 
     def _wanted(self, points: Sequence[Point]) -> float:
         if not points:
-            return self._first
-        if len(points) >= len(self._rounds) and not any(rate for _, rate, _ in points):
-            return self._most
-        return share_for(fit_curve(points), most=self._most)
+            return self._part.first
+        if len(points) >= len(self._part.rounds) and not any(rate for _, rate, _ in points):
+            return self._part.most
+        return share_for(fit_curve(points), most=self._part.most)
 
 
 def _points(group: ScoredGroup) -> list[Point]:

@@ -84,14 +84,14 @@ class SelfReflectionPart(WritingGuidePart):
 
     def open(self, helpers: Helpers) -> SelfReflecting:
         """The guide of one run."""
-        return SelfReflecting(strip=self.strip)
+        return SelfReflecting(self)
 
 
 class SelfReflecting(WritingGuide):
     """See ``SelfReflectionPart``. Reflections are forgotten at the end of the step."""
 
-    def __init__(self, *, strip: bool) -> None:
-        self._strip = strip
+    def __init__(self, part: SelfReflectionPart) -> None:
+        self._part = part
         self._reflections: dict[str, SelfReflection] = {}
         self._counts: Counter[str] = Counter()
 
@@ -125,7 +125,7 @@ class SelfReflecting(WritingGuide):
                 continue
             self._counts["doubted"] += is_solved(score)
             entries.append(
-                retry_from(one, found.retry_from, found.suggestion, strip=self._strip, siblings=group.trajectories)
+                retry_from(one, found.retry_from, found.suggestion, strip=self._part.strip, siblings=group.trajectories)
             )
         return Plan(entries=entries) if entries else None
 

@@ -71,14 +71,14 @@ class GhpoPart(GuidePart):
 
     def open(self, helpers: Helpers) -> Ghpo:
         """The guide of one run."""
-        return Ghpo(helpers, shares=self.shares, unit=self.unit)
+        return Ghpo(helpers, self)
 
 
 class Ghpo(Guide):
     """See ``GhpoPart``."""
 
-    def __init__(self, helpers: Helpers, *, shares: Sequence[float], unit: Unit) -> None:
-        self._helpers, self._shares, self._unit = helpers, shares, unit
+    def __init__(self, helpers: Helpers, part: GhpoPart) -> None:
+        self._helpers, self._part = helpers, part
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """A group of the same size that is shown more; shares that show nothing more are skipped."""
@@ -86,8 +86,8 @@ class Ghpo(Guide):
             return None
         solution = solution_of(self._helpers, group.task)
         texts: dict[str, float] = {}
-        for share in self._shares:
-            texts.setdefault(solution_prefix(solution, share, self._unit), share)
+        for share in self._part.shares:
+            texts.setdefault(solution_prefix(solution, share, self._part.unit), share)
         texts.pop("", None)
         if wave > len(texts):
             return None
@@ -111,19 +111,19 @@ class QuestAPart(GuidePart):
 
     def open(self, helpers: Helpers) -> QuestA:
         """The guide of one run."""
-        return QuestA(helpers, shares=self.shares, stage_steps=self.stage_steps)
+        return QuestA(helpers, self)
 
 
 class QuestA(Guide):
     """See ``QuestAPart``. It remembers how many steps there were."""
 
-    def __init__(self, helpers: Helpers, *, shares: Sequence[float], stage_steps: int) -> None:
-        self._helpers, self._shares, self._stage_steps, self._steps = helpers, shares, stage_steps, 0
+    def __init__(self, helpers: Helpers, part: QuestAPart) -> None:
+        self._helpers, self._part, self._steps = helpers, part, 0
 
     @property
     def _share(self) -> float:
-        stage = self._steps // self._stage_steps
-        return self._shares[stage] if stage < len(self._shares) else 0.0
+        stage = self._steps // self._part.stage_steps
+        return self._part.shares[stage] if stage < len(self._part.shares) else 0.0
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """The same for all siblings."""
@@ -178,19 +178,19 @@ class LuffyPart(GuidePart):
 
     def open(self, helpers: Helpers) -> Luffy:
         """The guide of one run."""
-        return Luffy(helpers, rows=self.rows)
+        return Luffy(helpers, self)
 
 
 class Luffy(Guide):
     """See ``LuffyPart``."""
 
-    def __init__(self, helpers: Helpers, *, rows: int) -> None:
-        self._helpers, self._rows = helpers, rows
+    def __init__(self, helpers: Helpers, part: LuffyPart) -> None:
+        self._helpers, self._part = helpers, part
 
     def plan(self, task: Task, group_size: int) -> Plan:
         """Solutions first, then the policy."""
         known = dict.fromkeys(tuple(one) for one in self._helpers.solutions(task) if one)
-        experts: list[Entry] = [expert_row(solution) for solution in list(known)[: self._rows]]
+        experts: list[Entry] = [expert_row(solution) for solution in list(known)[: self._part.rows]]
         return Plan(entries=[*experts, *[None] * (group_size - len(experts))])
 
 

@@ -52,21 +52,22 @@ class TeacherPart(WritingGuidePart):
 
     def open(self, helpers: Helpers) -> Teacher:
         """The guide of one run."""
-        return Teacher(helpers, kinds=self.kinds, sees_solution=self.sees_solution, strip=self.strip)
+        return Teacher(helpers, self)
 
 
 class Teacher(WritingGuide):
     """See ``TeacherPart``. What it wrote is forgotten at the end of the step."""
 
-    def __init__(self, helpers: Helpers, *, kinds: Sequence[HelpKind], sees_solution: bool, strip: bool) -> None:
-        self._helpers, self._kinds, self._sees, self._strip = helpers, tuple(kinds), sees_solution, strip
+    def __init__(self, helpers: Helpers, part: TeacherPart) -> None:
+        self._helpers, self._part = helpers, part
         self._help: dict[str, Guidance] = {}
         self._counts: Counter[str] = Counter()
 
     async def write(self, groups: Sequence[ScoredGroup], wave: int, writer: Writer, seed: int) -> None:
         """Ask for help about every task whose siblings all failed."""
         stuck = {group.task.id: group for group in groups if wave == 1 and all_failed(group)}
-        kinds = {task: self._kinds[derive_seed(seed, "kind", task) % len(self._kinds)] for task in stuck}
+        known = self._part.kinds
+        kinds = {task: known[derive_seed(seed, "kind", task) % len(known)] for task in stuck}
         limit = writer.settings.limit
         prompts = {task: self._prompt(group, kinds[task], limit) for task, group in stuck.items()}
         for task, text in (await writer.write(prompts, seed=seed)).items():
@@ -74,7 +75,7 @@ class Teacher(WritingGuide):
                 self._counts["refused_texts"] += 1
             elif text.strip():
                 self._help[task] = Guidance(
-                    kind=kinds[task], level=1, text=text.strip(), source="teacher", strip_for_train=self._strip
+                    kind=kinds[task], level=1, text=text.strip(), source="teacher", strip_for_train=self._part.strip
                 )
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
@@ -98,7 +99,7 @@ class Teacher(WritingGuide):
 
     def _prompt(self, group: ScoredGroup, kind: HelpKind, limit: int) -> str:
         one, score = best_failure(group)
-        solution = solution_piece(self._helpers, group.task) if self._sees else []
+        solution = solution_piece(self._helpers, group.task) if self._part.sees_solution else []
         head = _HEAD.format(and_solution=", and a solution" if solution else "")
         pieces = [("task", begun(one)), *steps_of(one), facts_of(one, score), *solution]
         return prompt_of(head, pieces, _ASKS[kind] + _LIMITS, limit=limit)
