@@ -12,6 +12,7 @@ ROLES = {
     "scenario": "a web task as it is played: what all have in common, and each kind of them",
     "settings": "settings that several parts of a room share",
     "env": "an environment",
+    "task": "what an environment knows of a task besides its question",
     "sources": "where an environment's tasks come from",
     "generate": "tasks that are made up",
     "hints": "help for a task: of one environment, and the command that prints it",

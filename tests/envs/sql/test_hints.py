@@ -5,13 +5,15 @@ import pytest
 import turngate
 from turngate.envs.leak import leaked_secret
 from turngate.envs.sql.hints import clauses_of, sql_hint, with_hole
+from turngate.envs.sql.task import SqlTask
 from turngate.types import Task
 
 JOINED = "SELECT a.x, count(*) FROM a JOIN b ON a.b_id = b.id WHERE b.y = 'on me' GROUP BY a.x ORDER BY a.x LIMIT 3"
 
 
 def test_the_levels_of_a_join():
-    task = Task(id="t", env_id="e", prompt="?", private={"gold": JOINED, "tables": ("a", "b")})
+    asked = SqlTask(database=b"", key="k", gold=JOINED, ordered=False, tables=("a", "b"))
+    task = Task(id="t", env_id="e", prompt="?", private=asked.private())
     levels = [sql_hint(task, level) for level in range(6)]
     assert levels == [
         None,

@@ -16,6 +16,7 @@ from turngate.envs.glossary import meanings
 from turngate.envs.router.askable import LiveModel, ModelLike, RoutedModel, routed_models
 from turngate.envs.router.rubric import RUBRIC
 from turngate.envs.router.sources import GeneratedRouting, RoutingSource
+from turngate.envs.router.task import RouterTask
 from turngate.envs.tasks import TasksLike, part_of
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError, UnknownName
@@ -125,7 +126,7 @@ class RouterEnv(ToolEnv):
 
     def verify(self) -> Iterable[Evidence]:
         """Compare the answer with the right ones, and sum up the costs."""
-        gold, answer = self.task.private["gold"], self._answer
+        gold, answer = RouterTask.of(self.task).gold, self._answer
         cost = sum(one.cost for one in self._asked)
         facts = {
             "answered": answer is not None,
@@ -147,9 +148,9 @@ class RouterEnv(ToolEnv):
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Ask the cheapest model that knows the answer, where the task names one, and give the answer."""
-        known = task.private.get("ask")
-        asks = [] if known is None else [f"ask {list(self._models_of(task))[known]}"]
-        return [*asks, f"answer {task.private['gold'][0]}"]
+        asked = RouterTask.of(task)
+        asks = [] if asked.ask is None else [f"ask {list(self._models_of(task))[asked.ask]}"]
+        return [*asks, f"answer {asked.gold[0]}"]
 
     def hint(self, task: Task, level: int) -> str | None:
         """Those of the task; where it has none, 1: which model costs least; 2: the order of all models by price."""
@@ -231,8 +232,8 @@ class RouterEnv(ToolEnv):
 
     def _models_of(self, task: Task) -> dict[str, RoutedModel]:
         """The models that can be asked: those of the task, else the environment's."""
-        named = task.private.get("models")
-        found = self._own if named is None else _brought(named)
+        named = RouterTask.of(task).models
+        found = _brought(named) if named else self._own
         if found is None:
             raise ConfigError(NO_MODELS)
         return {model.name: model for model in found}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from turngate.envs.router import specialists
+from turngate.envs.router.task import RouterTask
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
 from turngate.errors import UnknownName
@@ -86,11 +87,12 @@ class RoutingTasks:
         knows = rng.pick(self._kinds)
         about = _about(rng, knows, split)
         prompt = _ASKED[knows].format(*about)
+        asked = RouterTask(gold=[specialists.sage(prompt)], models=self._models, ask=self._kinds.index(knows))
         return Task(
             id=f"{self._name}/{split}/{index}",
             env_id=ENV_ID,
             prompt=prompt,
-            private={"gold": [specialists.sage(prompt)], "models": self._models, "ask": self._kinds.index(knows)},
+            private=asked.private(),
             hints=(f"One of the cheap models {_KNOWS[knows]}.", f"Ask {knows}, who {_KNOWS[knows]}, and answer that."),
             split=split,
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from turngate.envs.router.generate import ENV_ID
+from turngate.envs.router.task import RouterTask
 from turngate.envs.tasks import TaskList, split_of
 from turngate.errors import DataError
 from turngate.jsonl import read_rows
@@ -48,7 +49,7 @@ def read_questions(path: Path, *, held_out: int) -> TaskList:
             raise DataError(path, f"the id '{row.id}' is used twice, first in line {lines[name]}", line=line)
         lines[name] = line
         split = row.split or split_of(normalize(row.prompt, faithful=True), held_out)
-        private = {"gold": list(row.answers)}
+        private = RouterTask(gold=list(row.answers)).private()
         tasks.append(Task(id=name, env_id=ENV_ID, prompt=row.prompt, private=private, split=split))
     if not tasks:
         raise DataError(path, "holds no questions; write one JSON object a line")

@@ -36,6 +36,7 @@ from turngate.envs.search.retrieval_facts import (
 )
 from turngate.envs.search.rubric import RUBRIC
 from turngate.envs.search.sources import GeneratedSearch, KnownSearch
+from turngate.envs.search.task import SearchTask
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError
@@ -140,11 +141,12 @@ class SearchEnv(ToolEnv):
         self._answer, self._pending = None, None
         goal, commands = (CLOSED_GOAL, CLOSED_COMMANDS) if is_closed_book(task) else (GOAL, COMMANDS)
         asked = f"{goal}{'' if self.tool_format else commands}.\nQuestion: {task.prompt}"
-        return f"{asked}\n{AT_LENGTH}" if task.private.get("nuggets") else asked
+        return f"{asked}\n{AT_LENGTH}" if SearchTask.of(task).nuggets else asked
 
     def state(self) -> str:
         """The task, the passages seen, what was cited, and the last text."""
-        looked = () if self.task.private["gold"] else (*sorted(self._looked), "\x1e")  # it decides what "unknown" earns
+        answerable = bool(SearchTask.of(self.task).gold)
+        looked = () if answerable else (*sorted(self._looked), "\x1e")  # it decides what "unknown" earns
         seen = (self.task.id, *sorted(self._known), "\x1e", *looked, *self._cited, "\x1e", self.shown)
         return "\x1f".join(seen if self._pending is None else (*seen, "\x1e", self._pending))
 
@@ -193,7 +195,7 @@ class SearchEnv(ToolEnv):
             facts |= _at_length(answer, whole_answer(self.task))
         if is_closed_book(self.task):
             facts["closed_book"] = True
-        if titles := self.task.private.get("titles"):
+        if titles := SearchTask.of(self.task).titles:
             facts["key_score"] = key_score(self._queries, [words_of(title) for title in titles])
         if sought.path and not sought.answers:
             facts["looked_at"] = dict(self._looked)
@@ -222,7 +224,7 @@ class SearchEnv(ToolEnv):
         if not self._part.finds:  # nothing leads to the documents
             return [*(from_memory(found, sought) if self._self else ()), f"answer {said}"]
         says = {**dict.fromkeys(sought.gold, sought.answers), **steps_of(sought)}
-        titles = dict(zip(sought.gold, task.private.get("titles", ()), strict=False))
+        titles = dict(zip(sought.gold, SearchTask.of(task).titles, strict=False))
         question = words_of(task.prompt)
         for name in in_order(sought):
             title = " ".join((titles.get(name) or title_of(found, name)).split())
@@ -247,11 +249,11 @@ class SearchEnv(ToolEnv):
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The question, and the way to its answer."""
-        private = task.private
+        asked = SearchTask.of(task)
         return {
             "question": normalize(task.prompt),
-            "links": " ".join(private.get("links", ())),
-            "corpus": repr(sorted((private.get("corpus") or {}).items())),
+            "links": " ".join(asked.links),
+            "corpus": repr(sorted((asked.corpus or {}).items())),
         }
 
     def save(self) -> SearchState:
@@ -344,11 +346,12 @@ class SearchEnv(ToolEnv):
             self.turn_spec = replace(spec, tools=tuple(one for one in spec.tools if one.name == "answer"))
             return
         self.turn_spec = spec
-        if self._library is None or self._table != task.private.get("corpus"):
-            self._library, self._table = self._library_of(task), task.private.get("corpus")
+        table = SearchTask.of(task).corpus
+        if self._library is None or self._table != table:
+            self._library, self._table = self._library_of(task), table
 
     def _library_of(self, task: Task) -> Library:
-        table = task.private.get("corpus")
+        table = SearchTask.of(task).corpus
         if self._part.finds:
             return library(table, self._part)
         if self._own is None:

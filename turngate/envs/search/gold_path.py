@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from turngate.envs.search.engine.index_cache import Library
 from turngate.envs.search.loaders.nugget_rows import nugget_text
 from turngate.envs.search.retrieval_facts import Sought, bears_answer
+from turngate.envs.search.task import SearchTask
 from turngate.types import Task
 
 
@@ -52,16 +53,17 @@ def from_memory(found: Library, sought: Sought) -> Iterator[str]:
 
 def whole_answer(task: Task) -> str:
     """All nuggets of a task, one after the other: an answer that is right."""
-    return " ".join(nugget_text(one) for one in task.private["nuggets"])
+    return " ".join(map(nugget_text, SearchTask.of(task).nuggets))
 
 
 def sought_of(task: Task) -> Sought:
     """The ``Sought`` of a task."""
-    private = task.private
+    asked = SearchTask.of(task)
+    between = asked.between if asked.between is not None else asked.titles[1:] if asked.path else ()
     return Sought(
-        answers=tuple(private["gold"]),
-        gold=tuple(private.get("documents", ())),
-        path=tuple(private.get("path", ())),
-        between=tuple(private.get("between", private.get("titles", ())[1:] if private.get("path") else ())),
-        open_ended=bool(private.get("nuggets")) and not private["gold"],
+        answers=tuple(asked.gold),
+        gold=tuple(asked.documents),
+        path=tuple(asked.path),
+        between=tuple(between),
+        open_ended=bool(asked.nuggets) and not asked.gold,
     )

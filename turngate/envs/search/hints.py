@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turngate.envs.search.retrieval_facts import bears_answer
+from turngate.envs.search.task import SearchTask
 from turngate.types import Task
 
 LEVELS = 3
@@ -15,15 +16,14 @@ COVERED = "…"
 def search_hint(task: Task, level: int) -> str | None:
     """Level 1 to 3 of a task, each with all that the one before it says; None for another level, and for a task that
     names no documents. A title that holds the answer is left out."""
-    private = task.private
-    titles = [_covered(title, private["gold"]) for title in private.get("titles", ())]
+    asked = SearchTask.of(task)
+    titles = [_covered(title, asked.gold) for title in asked.titles]
     if not 1 <= level <= LEVELS or not titles:
         return None
     needs = f"The question needs {len(titles)} document{'s' * (len(titles) > 1)}."
-    links = private.get("links", ())
     parts = (
         f"{needs} Search for {'the words of the question' if titles[0] == COVERED else titles[0]} first.",
-        f"Look up in turn: {', '.join(links)}." if links else "Search for each name that the question has.",
+        f"Look up in turn: {', '.join(asked.links)}." if asked.links else "Search for each name that the question has.",
         f"Documents: {'; '.join(titles)}.",
     )
     return " ".join(parts[:level])

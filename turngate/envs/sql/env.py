@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from turngate.envs.base import ANSWER_CHARS, Outcome, TurnSpec
 from turngate.envs.cache import Cache
@@ -26,6 +25,7 @@ from turngate.envs.sql.generated.lookup_oracle import looking_turns
 from turngate.envs.sql.hints import LEVELS, sql_hint
 from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.sources import GeneratedSql, SqlSource
+from turngate.envs.sql.task import SqlTask
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import AgentFault, ConfigError, VerifierError
@@ -104,6 +104,7 @@ class SqlEnv(ToolEnv):
         self._database = Database(deadline_s=deadline_s)
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self._max_rows, self._max_chars = max_rows, max_chars
+        self._asked: SqlTask | None = None
         self._described: set[str] = set()
         self._ran: set[str] = set()
         self._last: tuple[str, QueryResult, str] | None = (
@@ -119,9 +120,10 @@ class SqlEnv(ToolEnv):
 
     def begin(self, task: Task) -> str:
         """Put a fresh copy of the task's database in place and ask the question."""
-        self._database.load(task.private["database"], key=task.private["key"])
+        self._asked = asked = SqlTask.of(task)
+        self._database.load(asked.database, key=asked.key)
         self._database.schema()
-        self._gold = self._gold_of(task.private)
+        self._gold = self._gold_of(asked)
         self._described, self._ran = set(), set()
         self._last = self._answer = self._wanted = None
         return f"{GOAL}{'' if self.tool_format else COMMANDS}.\nQuestion: {task.prompt}"
@@ -157,7 +159,7 @@ class SqlEnv(ToolEnv):
             raise AgentFault("comparing the answer needs more memory than there is") from error
         yield Evidence(name="submitted", value=self._answer is not None, by="verifier")
         yield Evidence(name="correct", value=correct, by="verifier")
-        yield Evidence(name="gold_query", value=self.task.private["gold"], by="verifier")
+        yield Evidence(name="gold_query", value=self._present().gold, by="verifier")
         yield Evidence(name="rows", value=self._rows(), by="verifier")
         yield Evidence(name="gold_rows", value=recorded_rows(gold.rows), by="verifier")
         yield Evidence(name="ordered", value=self._ordered(), by="verifier")
@@ -168,10 +170,11 @@ class SqlEnv(ToolEnv):
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the tables of the gold query, run it, submit it; where literals are hidden, look them up first."""
-        if "needs" in task.private:
-            return looking_turns(task)
-        looks = [f"describe {table}" for table in task.private.get("tables", ())]
-        return ["list_tables", *looks, f"run_sql {task.private['gold']}", "submit"]
+        asked = SqlTask.of(task)
+        if asked.needs:
+            return looking_turns(asked)
+        looks = [f"describe {table}" for table in asked.tables]
+        return ["list_tables", *looks, f"run_sql {asked.gold}", "submit"]
 
     def hint(self, task: Task, level: int) -> str | None:
         """1: tables; 2: how they are joined, and what has to be looked up; 3: clauses; 4: the query with a hole."""
@@ -179,8 +182,8 @@ class SqlEnv(ToolEnv):
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold query, its skeleton (literals masked) and the database."""
-        gold = task.private["gold"]
-        return {"gold query": normalised(gold), "query skeleton": skeleton(gold), "database": task.private["key"]}
+        asked = SqlTask.of(task)
+        return {"gold query": normalised(asked.gold), "query skeleton": skeleton(asked.gold), "database": asked.key}
 
     def save(self) -> SqlState:
         return SqlState(
@@ -198,8 +201,9 @@ class SqlEnv(ToolEnv):
     def load(self, saved: object) -> None:
         """See ``TurnEnv.load``. The database is a fresh copy of the task's, unless a copy of it is here already."""
         assert isinstance(saved, SqlState)
-        if self._database.key != saved.task.private["key"]:
-            self._database.load(saved.task.private["database"], key=saved.task.private["key"])
+        self._asked = asked = SqlTask.of(saved.task)
+        if self._database.key != asked.key:
+            self._database.load(asked.database, key=asked.key)
         self.turn, self.shown = saved.turn, saved.shown
         self._described, self._ran = set(saved.described), set(saved.ran)
         self._last, self._answer = saved.last, saved.answer
@@ -236,7 +240,7 @@ class SqlEnv(ToolEnv):
         text = result_text(result, max_rows=self._max_rows, max_chars=self._max_chars)
         if not result.error:
             self._last = sql.strip(), result, text
-        if "needs" in self.task.private:
+        if self._present().needs:
             self.record("looked_up", self._looked_up(sql, result))
         return text
 
@@ -275,27 +279,28 @@ class SqlEnv(ToolEnv):
 
     def _looked_up(self, sql: str, result: QueryResult) -> bool:
         if self._wanted is None:
-            private, deadline_s = self.task.private, self._database.deadline_s
-            self._wanted = needed_lookups(
-                private["needs"], private["database"], key=private["key"], deadline_s=deadline_s
-            )
+            asked, deadline_s = self._present(), self._database.deadline_s
+            self._wanted = needed_lookups(asked.needs, asked.database, key=asked.key, deadline_s=deadline_s)
         n_shown = 0 if result.error else len(row_lines(result, max_rows=self._max_rows, max_chars=self._max_chars))
         return looked_up(self._wanted, sql, result, n_shown, self._database)
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
-    def _gold_of(self, private: Mapping[str, Any]) -> Gold | VerifierError:
+    def _present(self) -> SqlTask:
+        assert self._asked is not None, "no episode has begun"
+        return self._asked
+
+    def _gold_of(self, asked: SqlTask) -> Gold | VerifierError:
         """The rows that the answer is compared with, read before the agent acts, so that it cannot interfere."""
-        ranked = private.get("ranked")
-        sql = private["gold"] if ranked is None else ranked
-        key = (private["key"], sql)
+        sql = asked.ranked or asked.gold
+        key = (asked.key, sql)
         gold = _golds.get(key)
         if gold is None:
             try:
-                rows = gold_rows(private["database"], sql, key=private["key"], deadline_s=self._database.deadline_s)
+                rows = gold_rows(asked.database, sql, key=asked.key, deadline_s=self._database.deadline_s)
             except VerifierError as error:
                 return error
-            gold = Gold(rows=rows) if ranked is None else Gold(*split(rows))
+            gold = Gold(*split(rows)) if asked.ranked else Gold(rows=rows)
             _golds.put(key, gold, weight=len(rows) * len(rows[0]))
         return gold
 
@@ -313,4 +318,4 @@ class SqlEnv(ToolEnv):
         return recorded_rows(self._answer[1].rows) if self._answer[1].complete else None
 
     def _ordered(self) -> bool:
-        return bool(self.task.private["ordered"])
+        return self._present().ordered

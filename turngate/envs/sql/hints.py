@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from turngate.envs.sql.task import SqlTask
 from turngate.types import Task
 
 HOLE = "…"
@@ -37,19 +38,18 @@ def sql_hint(task: Task, level: int) -> str | None:
     """Level 1 to 4 of a task, each with all that the one before it says; None for another level."""
     if not 1 <= level <= LEVELS:
         return None
-    private = task.private
-    gold, needs = private["gold"], private.get("needs", ())
-    tables = [*private.get("tables", ()), *(table for need in needs for table in _FROM.findall(need["sql"]))]
+    asked = SqlTask.of(task)
+    gold, needs = asked.gold, asked.needs
+    tables = [*asked.tables, *(table for need in needs for table in _FROM.findall(need["sql"]))]
     looks = f" Look up: {', '.join(dict.fromkeys(need['column'] for need in needs))}." if needs else ""
     parts = (
         f"Tables: {', '.join(dict.fromkeys(tables))}.",
-        f"{_joins(gold, len(private.get('tables', ())))}{looks}",
+        f"{_joins(gold, len(asked.tables))}{looks}",
         f"Clauses: {clauses_of(gold)}.",
     )
     if level < LEVELS:
         return " ".join(parts[:level])
-    frame = private.get("frame")
-    query = with_hole(gold) if frame is None else frame.format(*[HOLE] * len(needs))
+    query = asked.frame.format(*[HOLE] * len(needs)) if asked.frame else with_hole(gold)
     return f"{parts[0]}{looks} Query: {query}"
 
 

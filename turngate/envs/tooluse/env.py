@@ -27,6 +27,7 @@ from turngate.envs.tooluse.facts import EVIDENCE
 from turngate.envs.tooluse.loaders.task_rows import gold_answer
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
+from turngate.envs.tooluse.task import ToolTask
 from turngate.errors import AgentFault, ConfigError, EnvError, UserError
 from turngate.problems import one_line
 from turngate.rewards.outcome.calls import call_quality
@@ -126,16 +127,16 @@ class ToolUseEnv(ToolEnv):
 
         The tools come first, as in a chat template that lists them: all tasks of a world begin with the same tokens.
         """
-        world, private = self._world_of(task), task.private
-        initial, calls = private.get("state"), tuple(private["calls"])
+        world, asked = self._world_of(task), ToolTask.of(task)
+        calls = tuple(asked.calls)
         if world.knows_state:
-            gold = play_gold(world if self._talk is None else self._talk.rehearsal(), initial, calls)
+            gold = play_gold(world if self._talk is None else self._talk.rehearsal(), asked.state, calls)
         else:
             gold = GoldRun(calls=calls, before=None, after=None, touched=frozenset())
-        world.start(initial)
+        world.start(asked.state)
         if self._user is not None:
             self._offer(world)
-        self._watch, self._task_answer, self._malformed = CallWatch.begin(gold, private["goals"]), None, 0
+        self._watch, self._task_answer, self._malformed = CallWatch.begin(gold, asked.goals), None, 0
         return task.prompt if self.tool_format else f"{usages(self.turn_spec.tools)}\n{task.prompt}"
 
     def state(self) -> str | None:
@@ -227,16 +228,16 @@ class ToolUseEnv(ToolEnv):
 
     def oracle(self, task: Task) -> Sequence[str]:
         """The gold calls, one in a turn, and the right answer."""
-        world = self._opened_for(task)
+        world, asked = self._opened_for(task), ToolTask.of(task)
         if isinstance(world, LeadsTurns):
-            return [line for calls in world.lines(task.private["state"]) for line in _served(calls, world.every)]
+            return [line for calls in world.lines(asked.state or {}) for line in _served(calls, world.every)]
         tools = self._offered(world)
-        said = ToolCall(name="answer", arguments={"text": text} if (text := gold_answer(task.private["goals"])) else {})
-        return [_line(call, tools) for call in (*task.private["calls"], said)]
+        said = ToolCall(name="answer", arguments={"text": text} if (text := gold_answer(asked.goals)) else {})
+        return [_line(call, tools) for call in (*asked.calls, said)]
 
     def hint(self, task: Task, level: int) -> str | None:
         """1: which tools to use; 2: in which order, and with which arguments, but not their values."""
-        calls: Sequence[ToolCall] = task.private["calls"]
+        calls = ToolTask.of(task).calls
         if level == 1:
             names = dict.fromkeys(call.name for call in calls)
             return f"Use {', '.join(names)}." if names else "No tool is needed."
@@ -247,15 +248,15 @@ class ToolUseEnv(ToolEnv):
 
     def outside(self, task: Task) -> str:
         """The outside source that answers in place of the task's world."""
-        wanted = task.private.get("world")
+        wanted = ToolTask.of(task).world
         part = self._named if wanted is None else _part(wanted)
         return "" if part is None else part.outside
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold calls with the state that they begin in, and the names of the tools that they use."""
-        calls: Sequence[ToolCall] = task.private["calls"]
-        whole: JSON = {"state": as_json(task.private.get("state")), "calls": _listed(calls)}
-        return {"gold calls": spelled(whole), "tools": " ".join(call.name for call in calls)}
+        asked = ToolTask.of(task)
+        whole: JSON = {"state": as_json(asked.state), "calls": _listed(asked.calls)}
+        return {"gold calls": spelled(whole), "tools": " ".join(call.name for call in asked.calls)}
 
     def save(self) -> ToolUseState:
         return ToolUseState(
@@ -309,7 +310,7 @@ class ToolUseEnv(ToolEnv):
 
     def _opened_for(self, task: Task) -> OpenWorld:
         """The world of a task: the one that it brings, else the environment's."""
-        wanted = task.private.get("world")
+        wanted = ToolTask.of(task).world
         part = self._named if wanted is None else _part(wanted)
         return self._present_world() if part is None else self._open(part)
 

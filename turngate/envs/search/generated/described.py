@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from turngate.envs.search.engine.passages import Document
 from turngate.envs.search.loaders.known_questions import ENV_ID
 from turngate.envs.search.retrieval_facts import bears_answer
+from turngate.envs.search.task import SearchTask
 from turngate.envs.tasks import TaskList, split_of
 from turngate.rewards.outcome.normal_form import normalize
 from turngate.types import JSON, Task
@@ -35,7 +36,7 @@ def described_tasks(documents: Iterable[Document], table: Mapping[str, JSON], he
         if not telling or bears_answer([sentence], [name, member]):
             continue
         gold = [name, member] if members[member.lower()] == 1 else [name]
-        private = {"corpus": dict(table), "gold": gold, "documents": [name], "titles": [name]}
+        private = SearchTask(corpus=dict(table), gold=gold, documents=[name], titles=[name]).private()
         prompt = f"Which function or class of Python's standard library is described so: {sentence}"
         split = split_of(name, held_out)
         tasks.append(Task(id=f"pydoc/{name}", env_id=ENV_ID, prompt=prompt, private=private, split=split))

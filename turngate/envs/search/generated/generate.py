@@ -13,6 +13,7 @@ from turngate.envs.search.generated.graphs import Graph, Route, routes
 from turngate.envs.search.generated.linked_rows import linked_rows
 from turngate.envs.search.generated.made_up import MOST_NUMBERED, LinkedDocuments, LinkName, world
 from turngate.envs.search.retrieval_facts import bears_answer
+from turngate.envs.search.task import SearchTask
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
 from turngate.envs.word_names import Naming
@@ -159,13 +160,13 @@ def task_of(task_id: str, split: str, graph: Graph, route: Route, corpus: Mappin
         id=task_id,
         env_id=ENV_ID,
         prompt=route.wording(graph),
-        private={
-            "corpus": dict(corpus),
-            "gold": [route.answer.name] if route.answer else [],
-            "documents": documents,
-            "path": documents,
-            "titles": [node.name for node in route.documents],
-            "links": list(route.links),
-        },
+        private=SearchTask(
+            corpus=dict(corpus),
+            gold=[route.answer.name] if route.answer else [],
+            documents=documents,
+            path=documents,
+            titles=[node.name for node in route.documents],
+            links=list(route.links),
+        ).private(),
         split=split,
     )

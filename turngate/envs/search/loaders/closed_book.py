@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from turngate.envs.search.task import SearchTask
 from turngate.types import Task
-
-_MARK = "closed_book"
 
 
 def is_search(task: Task) -> bool:
@@ -16,9 +15,9 @@ def is_search(task: Task) -> bool:
 
 def closed_book(task: Task) -> Task:
     """The same task with ``answer`` as its only tool. It keeps its id; its episodes have the fact ``closed_book``."""
-    return replace(task, private={**task.private, _MARK: True})
+    return replace(task, private={**task.private, "closed_book": True})
 
 
 def is_closed_book(task: Task) -> bool:
     """Whether ``task`` comes from ``closed_book``."""
-    return task.private.get(_MARK) is True
+    return SearchTask.of(task).closed_book

@@ -15,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from turngate.envs.search.engine.passages import Corpus, Document, id_of
 from turngate.envs.search.loaders.nugget_rows import Nugget, nuggets_of
 from turngate.envs.search.loaders.reasoning_paths import Paragraph, ReasoningPath, reasoning_path
 from turngate.envs.search.retrieval_facts import bears_answer
+from turngate.envs.search.task import SearchTask
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError
 from turngate.jsonl import read_rows, read_text
@@ -151,24 +152,24 @@ def _task(
     one: KnownQuestion, path: Path, table: Mapping[str, JSON] | None, held_out: int, corpus: Corpus | None
 ) -> Task:
     task_id = f"{path.stem}/{one.id}"
-    private: dict[str, JSON] = {
-        "corpus": None if table is None else dict(table),
-        "gold": list(one.answers),
-        "documents": list(one.documents),
-        "titles": list(one.titles),
-    }
+    asked = SearchTask(
+        corpus=None if table is None else dict(table),
+        gold=list(one.answers),
+        documents=list(one.documents),
+        titles=list(one.titles),
+        nuggets=tuple({"text": nugget["text"], "importance": nugget["importance"]} for nugget in one.nuggets),
+    )
     if one.path.documents:
-        private |= {"path": list(one.path.documents), "between": list(one.path.between), "links": list(one.path.links)}
+        known = one.path
+        asked = replace(asked, path=list(known.documents), between=list(known.between), links=list(known.links))
     elif not (one.answers or one.nuggets) or len(one.documents) == 1:
         # a claim that there is no answer is right only after looking at these
-        private |= {"path": [_document(name, corpus) for name in one.documents], "between": []}
-    if one.nuggets:
-        private["nuggets"] = [{"text": nugget["text"], "importance": nugget["importance"]} for nugget in one.nuggets]
+        asked = replace(asked, path=[_document(name, corpus) for name in one.documents], between=[])
     return Task(
         id=task_id,
         env_id=ENV_ID,
         prompt=one.text,
-        private=private,
+        private=asked.private(),
         split=split_of(normalize(one.text, faithful=True), held_out),
     )
 

@@ -15,6 +15,7 @@ from turngate.envs.sql.generated.content import BuiltDatabase, build
 from turngate.envs.sql.generated.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.generated.questions import Misfit, Pick, QuestionDraft, Shape, flaw, wording
 from turngate.envs.sql.generated.shapes import SHAPES
+from turngate.envs.sql.task import SqlTask
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -105,16 +106,16 @@ def _task(task_id: str, split: str, database: BuiltDatabase, shape: Shape, quest
         id=task_id,
         env_id=ENV_ID,
         prompt=question,
-        private={
-            "database": database.image,
-            "key": database.key,
-            "gold": draft.query.sql,
-            "ordered": draft.query.ordered,
-            "tables": draft.query.tables,
-            "shape": shape.name,
-            "family": database.family.name,
-            "level": shape.level,
-        },
+        private=SqlTask(
+            database=database.image,
+            key=database.key,
+            gold=draft.query.sql,
+            ordered=draft.query.ordered,
+            tables=draft.query.tables,
+            shape=shape.name,
+            family=database.family.name,
+            level=shape.level,
+        ).private(),
         split=split,
     )
 

@@ -15,6 +15,7 @@ from turngate.envs.sql.generated.generate import ENV_ID
 from turngate.envs.sql.generated.lookup_content import LookupDatabase, build_lookup
 from turngate.envs.sql.generated.lookup_questions import LOOKUP_KINDS, LookupKind, LookupQuestion, draft, unfair
 from turngate.envs.sql.generated.lookup_words import LOOKUP_FAMILIES, UNSEEN_FAMILIES, held_back
+from turngate.envs.sql.task import SqlTask
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -99,19 +100,19 @@ def _task(task_id: str, split: str, level: int, database: LookupDatabase, questi
         id=task_id,
         env_id=ENV_ID,
         prompt=question.text,
-        private={
-            "database": database.image,
-            "key": database.key,
-            "gold": question.gold,
-            "ordered": False,
-            "tables": (family.name, family.owners) if level == 3 else (family.name,),
-            "shape": question.answer,
-            "family": family.name,
-            "level": level,
-            "frame": question.frame,
-            "needs": tuple(asdict(need) for need in needs),
-            "near_misses": tuple(sql for _, sql in question.near_misses()),
-        },
+        private=SqlTask(
+            database=database.image,
+            key=database.key,
+            gold=question.gold,
+            ordered=False,
+            tables=(family.name, family.owners) if level == 3 else (family.name,),
+            shape=question.answer,
+            family=family.name,
+            level=level,
+            frame=question.frame,
+            needs=tuple(asdict(need) for need in needs),
+            near_misses=tuple(sql for _, sql in question.near_misses()),
+        ).private(),
         split=split,
     )
 

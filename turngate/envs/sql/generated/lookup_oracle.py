@@ -11,23 +11,22 @@ from collections.abc import Mapping, Sequence
 from turngate.envs.sql.generated.content import Row
 from turngate.envs.sql.generated.lookup_content import format_of, in_month
 from turngate.envs.sql.generated.lookup_questions import marked_condition
+from turngate.envs.sql.task import SqlTask
 from turngate.errors import DataError
-from turngate.types import Task
 
 
-def looking_turns(task: Task) -> list[str]:
+def looking_turns(asked: SqlTask) -> list[str]:
     """List tables, describe the one asked about, make each look-up, submit. Raises DataError if one says nothing."""
-    private = task.private
+    assert isinstance(asked.database, bytes), "look-up questions are about generated databases"
     connection = sqlite3.connect(":memory:")
     try:
-        connection.deserialize(private["database"])
-        read = [connection.execute(need["sql"]).fetchall() for need in private["needs"]]
+        connection.deserialize(asked.database)
+        read = [connection.execute(need["sql"]).fetchall() for need in asked.needs]
     finally:
         connection.close()
-    conditions = [condition_from(need, rows) for need, rows in zip(private["needs"], read, strict=True)]
-    looks = [f"run_sql {need['sql']}" for need in private["needs"]]
-    thing, *_ = private["tables"]
-    return ["list_tables", f"describe {thing}", *looks, f"submit {private['frame'].format(*conditions)}"]
+    conditions = [condition_from(need, rows) for need, rows in zip(asked.needs, read, strict=True)]
+    looks = [f"run_sql {need['sql']}" for need in asked.needs]
+    return ["list_tables", f"describe {asked.tables[0]}", *looks, f"submit {asked.frame.format(*conditions)}"]
 
 
 def condition_from(need: Mapping[str, str], rows: Sequence[Row]) -> str:

@@ -21,6 +21,7 @@ from turngate.envs.sql.engine.compare import is_ordered, same_result
 from turngate.envs.sql.engine.database import DEADLINE_S, Database, Row, content_key
 from turngate.envs.sql.engine.gold_query import gold_rows
 from turngate.envs.sql.engine.ties import ranked, split
+from turngate.envs.sql.task import SqlTask
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError, UnknownName, VerifierError
 from turngate.jsonl import read_json, read_rows
@@ -199,12 +200,12 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
         try:
             rows = run(question.sql)
             ordered = is_ordered(question.sql) if question.ordered is None else question.ordered
-            ties = _ties(question.sql, rows, run, ordered=ordered)
+            tied = _ranked_if_tied(question.sql, rows, run, ordered=ordered)
             _refuse_luck(
                 question.sql,
                 rows,
                 run(question.sql, backwards=True),
-                ordered=question.ordered is None and ordered and not ties,
+                ordered=question.ordered is None and ordered and not tied,
             )
         except (VerifierError, ValueError) as error:
             yield Dropped(id=question.id, line=question.line, reason=str(error))
@@ -212,11 +213,12 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
         database = Database.open(source, key=key, deadline_s=deadline_s)
         tables = database.tables_read(question.sql)
         database.close()
+        asked = SqlTask(database=source, key=key, gold=question.sql, ordered=ordered, tables=tables, ranked=tied)
         yield Task(
             id=question.id,
             env_id=ENV_ID,
             prompt=question.text,
-            private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables} | ties,
+            private=asked.private(),
             split=question.split,
         )
 
@@ -236,21 +238,21 @@ def _refuse_luck(sql: str, rows: list[Row], again: list[Row], *, ordered: bool) 
         )
 
 
-def _ties(sql: str, rows: list[Row], run: Callable[[str], list[Row]], *, ordered: bool) -> dict[str, str]:
-    """The entries of a task about rows that tie in the ORDER BY of its gold query; empty where none do.
+def _ranked_if_tied(sql: str, rows: list[Row], run: Callable[[str], list[Row]], *, ordered: bool) -> str:
+    """The gold query with the ranks of its rows, if some of them tie in its ORDER BY; "" if none do.
 
     Raises ValueError where its LIMIT cuts through such rows: which of them are the answer then depends on chance.
     """
     if not ordered and "limit" not in sql.lower():
-        return {}
+        return ""
     form = ranked(sql)
     if form is None:
-        return {}
+        return ""
     try:
         cut = form.end is not None and form.is_cut(run(form.whole))
         plain, ranks = split(run(form.sql))
     except VerifierError:  # the query runs, its ranked form does not: it is too large or too slow, and order is exact
-        return {}
+        return ""
     if cut:
         raise ValueError(
             "the result of the gold query depends on how rows are stored: its LIMIT cuts through rows that tie in "
@@ -258,4 +260,4 @@ def _ties(sql: str, rows: list[Row], run: Callable[[str], list[Row]], *, ordered
         )
     same = Counter(zip(ranks, plain, strict=True)) == Counter(zip(ranks, rows, strict=False))
     tied = form.orders and len(plain) == len(rows) and same and len(set(ranks)) < len(ranks)
-    return {"ranked": form.sql} if tied and ordered else {}
+    return form.sql if tied and ordered else ""

@@ -19,6 +19,7 @@ from importlib.resources import files
 from typing import Any
 
 from turngate.envs.sql.generated.content import Row, connect, freeze
+from turngate.envs.sql.task import SqlTask
 from turngate.errors import DataError
 from turngate.types import Task
 
@@ -136,13 +137,21 @@ def _task(line: str, number: int) -> Task:
     try:
         row: dict[str, Any] = json.loads(line)
         image, key = _frozen()
-        private = {"database": image, "key": key, "gold": row["sql"], "ordered": row["ordered"]}
-        private |= {"tables": tuple(row["tables"]), "shape": "reference", "family": "reference", "level": row["level"]}
+        asked = SqlTask(
+            database=image,
+            key=key,
+            gold=row["sql"],
+            ordered=row["ordered"],
+            tables=tuple(row["tables"]),
+            shape="reference",
+            family="reference",
+            level=row["level"],
+        )
         return Task(
             id=f"sql/reference/{row['id']}",
             env_id="turngate/Sql-v1",
             prompt=row["question"],
-            private=private,
+            private=asked.private(),
             split="reference",
         )
     except json.JSONDecodeError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from turngate.envs.tooluse.engine.goals import AnswerGoal, Goal, StateGoal
 from turngate.envs.tooluse.generated.lending import MOST_LOANS
 from turngate.envs.tooluse.loaders.task_rows import ENV_ID
+from turngate.envs.tooluse.task import ToolTask
 from turngate.errors import UnknownName
 from turngate.types import Action, Task, ToolCall, derive_seed
 
@@ -49,23 +50,26 @@ class LendingTasks:
         errands = [desk.lent, desk.returned] if level == 2 else [_pick(rng, [desk.lent, desk.returned, desk.asked])]
         done = [errand(by_name=level == 3) for errand in errands]
         goals: list[Goal] = [goal for _, _, goal in done if goal is not None]
-        private = {
-            "world": WORLD,
-            "state": desk.state,
-            "calls": tuple(call for _, calls, _ in done for call in calls),
-            "goals": tuple(goals) or (StateGoal(),),
-        }
+        asked = ToolTask(
+            world=WORLD,
+            state=desk.state,
+            calls=tuple(call for _, calls, _ in done for call in calls),
+            goals=tuple(goals) or (StateGoal(),),
+        )
         prompt = " ".join(said for said, _, _ in done)
         name = f"lending-{self.max_level}" if self.max_level < 3 else "lending"
-        return Task(id=f"{name}/{split}/{index}", env_id=ENV_ID, prompt=prompt, private=private, split=split)
+        task_id = f"{name}/{split}/{index}"
+        return Task(id=task_id, env_id=ENV_ID, prompt=prompt, private=asked.private(), split=split)
 
     def achieved(self, task: Task, actions: Sequence[Action]) -> Task | None:
         """The errands whose end is the one of these actions, given by ids; None where nothing was lent or taken back
         in the end."""
-        before: dict[str, str] = dict(task.private["state"]["loans"])
-        after, members = dict(before), task.private["state"]["members"]
+        asked = ToolTask.of(task)
+        state: Any = asked.state
+        before: dict[str, str] = dict(state["loans"])
+        after, members = dict(before), state["members"]
         for call in (call for action in actions for call in action.calls):
-            _do(call, after, books=task.private["state"]["books"], members=members)
+            _do(call, after, books=state["books"], members=members)
         moved = sorted(book for book in {*before, *after} if before.get(book) != after.get(book))
         back = [book for book in moved if book in before]
         out = [book for book in moved if book in after]
@@ -74,7 +78,7 @@ class LendingTasks:
         said = [f"Take back {book}." for book in back] + [f"Lend {book} to {after[book]}." for book in out]
         calls = [ToolCall(name="take_back", arguments={"book": book}) for book in back]
         calls += [ToolCall(name="lend", arguments={"book": book, "member": after[book]}) for book in out]
-        private = {**task.private, "calls": tuple(calls), "goals": (StateGoal(),)}
+        private = replace(asked, calls=tuple(calls), goals=(StateGoal(),)).private()
         return replace(task, id=f"{task.id}/achieved", prompt=" ".join(said), private=private, hints=())
 
     def find(self, task_id: str) -> Task:

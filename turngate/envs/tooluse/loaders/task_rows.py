@@ -12,6 +12,7 @@ from turngate.envs.tooluse.engine.goals import Goal
 from turngate.envs.tooluse.engine.gold import GoldRun, play_gold
 from turngate.envs.tooluse.engine.watch import CallWatch
 from turngate.envs.tooluse.engine.world import OpenWorld
+from turngate.envs.tooluse.task import ToolTask
 from turngate.errors import DataError, EpisodeError, TaskRefused, UserError
 from turngate.jsonl import read_rows
 from turngate.problems import of_row
@@ -75,8 +76,8 @@ def read_tool_tasks(path: Path, world: OpenWorld | None, *, held_out: int, drop:
 
 def tool_task(row: ToolTaskRow, split: str) -> Task:
     """The task of a row, as ``turngate/ToolUse-v1`` plays it."""
-    private = {"state": row.state, "calls": _calls(row), "goals": row.goal}
-    return Task(id=row.id, env_id=ENV_ID, prompt=row.prompt, private=private, split=split)
+    asked = ToolTask(state=row.state, calls=_calls(row), goals=row.goal)
+    return Task(id=row.id, env_id=ENV_ID, prompt=row.prompt, private=asked.private(), split=split)
 
 
 def try_out(

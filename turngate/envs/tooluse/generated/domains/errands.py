@@ -13,6 +13,7 @@ from turngate.envs.tooluse.generated.domains.domain_world import SAY, DomainWorl
 from turngate.envs.tooluse.generated.domains.served import ServedGoal
 from turngate.envs.tooluse.generated.domains.talk import UserSheet
 from turngate.envs.tooluse.loaders.task_rows import ENV_ID
+from turngate.envs.tooluse.task import ToolTask
 from turngate.errors import UnknownName
 from turngate.types import Task, ToolCall, derive_seed
 
@@ -118,14 +119,15 @@ class DomainTasks:
         rng = np.random.default_rng(derive_seed(self._name, split, index))
         level = 1 + int(rng.integers(self._max_level))
         errand = self._maker(split, rng)
-        private = {
-            "world": self._world,
-            "state": {**errand.state, "user": errand.sheet().model_dump(mode="json")},
-            "calls": errand.calls(level),
-            "goals": (errand.goal(self._rules),),
-        }
+        asked = ToolTask(
+            world=self._world,
+            state={**errand.state, "user": errand.sheet().model_dump(mode="json")},
+            calls=errand.calls(level),
+            goals=(errand.goal(self._rules),),
+        )
         id_ = f"{self._name}/{split}/{index}"
-        return Task(id=id_, env_id=ENV_ID, prompt=self._prompt(errand.opening(level)), private=private, split=split)
+        prompt = self._prompt(errand.opening(level))
+        return Task(id=id_, env_id=ENV_ID, prompt=prompt, private=asked.private(), split=split)
 
     def find(self, task_id: str) -> Task:
         """The task of an id made by ``task``."""

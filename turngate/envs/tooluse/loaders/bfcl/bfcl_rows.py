@@ -13,6 +13,7 @@ from turngate.envs.tooluse.loaders.bfcl.episode import Scenario, UserTurn
 from turngate.envs.tooluse.loaders.bfcl.functions import gold_call
 from turngate.envs.tooluse.loaders.bfcl.wheel import NAMES, rows, signatures, text_of_new_functions
 from turngate.envs.tooluse.loaders.task_rows import ENV_ID
+from turngate.envs.tooluse.task import ToolTask
 from turngate.errors import DataError, TaskRefused
 from turngate.problems import of_row
 from turngate.types import Task
@@ -91,6 +92,6 @@ def _task(package: Path, row: _BfclRow, answer: _Answer, held_out: int, world: M
         id=row.id,
         env_id=ENV_ID,
         prompt=turns[0].says,
-        private={"world": dict(world), "state": {"scenario": scenario}, "calls": calls, "goals": ()},
+        private=ToolTask(world=dict(world), state={"scenario": scenario}, calls=calls, goals=()).private(),
         split=split_of(f"bfcl {number}", held_out),
     )

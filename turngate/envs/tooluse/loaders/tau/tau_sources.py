@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from turngate.envs.tooluse.loaders.tau.graded import Basis, TauGoal, WantedCall
 from turngate.envs.tooluse.loaders.tau.known_wrong import known_wrong
 from turngate.envs.tooluse.loaders.tau.tau_world import TauStart, TauWorld, needs_instructed
 from turngate.envs.tooluse.sources import ToolTaskSource
+from turngate.envs.tooluse.task import ToolTask
 from turngate.types import Task, ToolCall
 
 _log = logging.getLogger(__name__)
@@ -159,10 +160,11 @@ def _basis(criteria: tau2_bench.Criteria) -> tuple[Basis, ...]:
     return tuple(name for name in criteria.reward_basis if name not in skipped)  # type: ignore[misc]
 
 
-def _task(id_: str, one: TauTask, policy: str, world: object) -> Task:
+def _task(id_: str, one: TauTask, policy: str, world: Mapping[str, object]) -> Task:
     prompt = (
         f"{policy}\n\nA user is on the line. Greet them with say: then they tell you what they want. All that you tell "
         "them is said with say. When everything is settled, end with answer; its text is the last that they hear."
     )
-    private = {"world": world, "state": one.start.model_dump(mode="json"), "calls": one.calls, "goals": (one.goal,)}
-    return Task(id=id_, env_id=ENV_ID, prompt=prompt, private=private, split=one.split)
+    start = one.start.model_dump(mode="json")
+    asked = ToolTask(world=world, state=start, calls=one.calls, goals=(one.goal,))
+    return Task(id=id_, env_id=ENV_ID, prompt=prompt, private=asked.private(), split=one.split)
