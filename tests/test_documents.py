@@ -146,8 +146,8 @@ def test_the_table_of_parts_names_every_kind_with_its_group() -> None:
 def test_the_environment_keeps_the_contract_and_the_judge_speaks(acme: Path) -> None:
     script = """
         import asyncio, turngate
-        from turngate.judging import JudgePart
-        from turngate.judging.text_model import Prompt
+        from turngate.judges.asking import JudgePart
+        from turngate.judges.asking.text_model import Prompt
         assert turngate.check_env("acme/Echo-v0") == [], turngate.check_env("acme/Echo-v0")
         for command, said in ((("cat",), "ask me"), (("false",), "")):
             text_model = JudgePart.load({"type": "command", "command": command}).text_model(None)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from turngate.examine.base import ExamineContext, Examiner, Facts
+from turngate.judges.examiners.base import ExamineContext, Examiner, Facts
 from turngate.types import Evidence, Group, ScoredGroup
 
 

@@ -20,7 +20,7 @@ CONFIG: dict[str, Any] = {
     "eval": {"tasks": 1},
 }
 OWN = """
-from turngate.examine.base import Examiner
+from turngate.judges.examiners.base import Examiner
 
 class Idle(Examiner):
     @property

@@ -30,10 +30,10 @@ from turngate.envs.search.engine.retrievers import RetrieverFailed
 from turngate.envs.tooluse.engine.mcp_world import McpHttp
 from turngate.envs.tooluse.generated.domains.talk import UserSheet
 from turngate.errors import ConfigError, EnvError, PolicyError
-from turngate.judging import Judge, JudgeSettings
-from turngate.judging.openai import OpenAITextModel
-from turngate.judging.user_models import ModelUser
-from turngate.rewards.judge import Fault, FaultKind
+from turngate.judges.asking import Judge, JudgeSettings
+from turngate.judges.asking.openai import OpenAITextModel
+from turngate.judges.asking.user_models import ModelUser
+from turngate.judges.texts import Fault, FaultKind
 from turngate.types import Ending
 
 FOUND = json.dumps({"result": [[{"document": {"id": "a", "contents": '"A"\nAnts dig.'}, "score": 1.5}]]}).encode()

@@ -23,8 +23,8 @@ from turngate.agents.server import ChatServer
 from turngate.envs.search.engine.over_http import RetrievalClient
 from turngate.envs.search.engine.retrievers import RetrieverFailed
 from turngate.errors import ConfigError, EpisodeError
-from turngate.judging.openai import OpenAITextModel
-from turngate.judging.text_model import Prompt
+from turngate.judges.asking.openai import OpenAITextModel
+from turngate.judges.asking.text_model import Prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 CHAT = {

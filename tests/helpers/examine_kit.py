@@ -8,8 +8,8 @@ import numpy as np
 from tests.helpers import models
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.scripted import ScriptedPolicy
-from turngate.examine.base import ExamineContext
-from turngate.examine.examining import Examining
+from turngate.judges.examiners.base import ExamineContext
+from turngate.judges.examiners.examining import Examining
 from turngate.types import Action, Completion, EndedBy, Evidence, Group, Task
 
 

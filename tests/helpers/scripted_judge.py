@@ -4,9 +4,9 @@ import asyncio
 import json
 import re
 
-from turngate.judging import Judge, JudgeSettings, Reply, TextModel
-from turngate.rewards.judge import Criterion, Fault, FaultKind, JudgeId, item_of_text
-from turngate.rewards.judge.fence import WORD_MARK
+from turngate.judges.asking import Judge, JudgeSettings, Reply, TextModel
+from turngate.judges.texts import Criterion, Fault, FaultKind, JudgeId, item_of_text
+from turngate.rewards.fence import WORD_MARK
 
 CRITERION = Criterion(name="right", text="The answer is right.")
 FAST = JudgeSettings(call_s=5, deadline_s=10, attempts=3, backoff_s=0, backoff_max_s=0)

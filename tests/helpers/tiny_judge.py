@@ -20,10 +20,10 @@ from tests.helpers.scripted_judge import CRITERION, items, nonce
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
-from turngate.judging import ModelJudge, PolicyTextModel, Prompt
-from turngate.rewards.judge import JudgeId, item_of_text, pointwise
-from turngate.rewards.judge.injections import INJECTIONS
-from turngate.rewards.judge.items import MASTER_KEYS, NULL_ANSWERS
+from turngate.judges.asking import ModelJudge, PolicyTextModel, Prompt
+from turngate.judges.texts import JudgeId, item_of_text, pointwise
+from turngate.judges.texts.injections import INJECTIONS
+from turngate.judges.texts.items import MASTER_KEYS, NULL_ANSWERS
 
 CONTEXT = 1200
 NO_TEXT = '{"evidence": [], "verdict": "no", "score": 0}'

@@ -19,7 +19,7 @@ from turngate.envs.base import TurnEnv
 from turngate.envs.glossary import GLOSSARY, meanings
 from turngate.envs.registry import registered
 from turngate.errors import UnknownName
-from turngate.examine.base import Examiner
+from turngate.judges.examiners.base import Examiner
 from turngate.rewards import FromEvidence, Reward, Rubric
 from turngate.types import ANSWER, Ending, Evidence, Record
 

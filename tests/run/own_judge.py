@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from tests.helpers.scripted_judge import written
-from turngate.judging import PolicyJudge, PolicyTextModel, Reply
+from turngate.judges.asking import PolicyJudge, PolicyTextModel, Reply
 
 
 class Articulate(PolicyJudge):

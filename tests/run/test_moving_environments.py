@@ -24,7 +24,7 @@ import os
 from pathlib import Path
 import turngate
 from turngate import Evidence, FromEvidence, Reward, Rubric, Task, ToolEnv, TurnSpec, tool
-from turngate.examine.base import Examiner
+from turngate.judges.examiners.base import Examiner
 from turngate.types import Evidence as Fact
 
 ELSEWHERE = Path(__file__).with_name("elsewhere")

@@ -11,8 +11,8 @@ from turngate.agents.policies.local import LocalPolicy
 from turngate.envs.lock import LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.errors import RunError
-from turngate.examine.base import Examiner, Scope
-from turngate.examine.examining import Examining
+from turngate.judges.examiners.base import Examiner, Scope
+from turngate.judges.examiners.examining import Examining
 from turngate.rewards import FromEvidence, Rubric
 from turngate.trainer.credit import rloo
 from turngate.trainer.evaluation.evaluate import evaluate

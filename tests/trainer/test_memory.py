@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.errors import StoreError
-from turngate.rewards.judge import Fault
+from turngate.judges.texts import Fault
 from turngate.trainer.guidance.experience_memory import (
     MOST_OPERATIONS,
     MOST_RULES,

@@ -18,9 +18,9 @@ from rich.console import Console
 from turngate.agents.rollout import Player
 from turngate.config.run_config import Config, dump, parse
 from turngate.errors import ConfigError, StoreError
-from turngate.examine.base import ExamineContext
-from turngate.examine.examining import Examining
-from turngate.examine.facts import recorded_answer
+from turngate.judges.examiners.base import ExamineContext
+from turngate.judges.examiners.examining import Examining
+from turngate.judges.examiners.facts import recorded_answer
 from turngate.progress_bar import Progress
 from turngate.report.best_of import (
     Chooser,

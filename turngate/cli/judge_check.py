@@ -20,8 +20,8 @@ from turngate.report.tables import print_table
 from turngate.types import JSON
 
 if TYPE_CHECKING:
-    from turngate.judging.parts import JudgePart
-    from turngate.judging.trial import CheckResult
+    from turngate.judges.asking.parts import JudgePart
+    from turngate.judges.asking.trial import CheckResult
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -73,11 +73,11 @@ def judge_check(
 
     The file is read before any model is loaded.
     """
-    from turngate.judging.judge import Judge
-    from turngate.judging.labelled import read_labelled
-    from turngate.judging.trial import check
-    from turngate.judging.verdict_store import VerdictCache
-    from turngate.rewards.judge import CORRECT, Criterion
+    from turngate.judges.asking.judge import Judge
+    from turngate.judges.asking.labelled import read_labelled
+    from turngate.judges.asking.trial import check
+    from turngate.judges.asking.verdict_store import VerdictCache
+    from turngate.judges.texts import CORRECT, Criterion
 
     rows = read_labelled(path)
     wanted = Criterion(name="criterion", text=criterion) if criterion else CORRECT
@@ -100,7 +100,7 @@ def judge_named(text: str, **options: JSON) -> JudgePart:
     ``options`` are the other options that the user gave; they become settings of the judge. Raises ConfigError, also
     for an option that this judge has no setting for.
     """
-    from turngate.judging.parts import JudgePart
+    from turngate.judges.asking.parts import JudgePart
 
     chosen: dict[str, JSON] = {name: value for name, value in options.items() if value}
     if text.startswith("{"):
@@ -140,7 +140,7 @@ def table(result: CheckResult) -> Table:
 
     "!" marks flaws that have to be repaired before the judge is used, see ``CheckResult.flaws``.
     """
-    from turngate.rewards.judge import FaultKind, upper_bound
+    from turngate.judges.texts import FaultKind, upper_bound
 
     work, order, flaws = result.work, result.order, result.flaws
     made = Table("measure", "value", "", "on", box=None, title=f"judge {result.judge.name}, {result.judge.version}")

@@ -24,8 +24,8 @@ from turngate.config.sections import Baselines, EnvSection, EvalSection, Section
 from turngate.config.stages import StageRun, StageSection, check_stages, unfold_stages, with_settings
 from turngate.envs.registry import load_plugins
 from turngate.errors import ConfigError, DataError, UserError
-from turngate.examine.base import Examiner
 from turngate.jsonl import read_json, toml_of
+from turngate.judges.examiners.base import Examiner
 from turngate.parts import TRUST, Part, UntrustedCode, import_module, importing_nothing
 from turngate.problems import one_line
 from turngate.sinks import ConsoleLines, SinkPart

@@ -17,9 +17,9 @@ from turngate.agents.rollout import Player, Worlds
 from turngate.config.run_config import Config
 from turngate.config.sections import Validation, ValidationTasksSection
 from turngate.errors import ConfigError, RunError
-from turngate.examine.base import ExamineContext
-from turngate.examine.examining import Examining
-from turngate.examine.facts import recorded_answer
+from turngate.judges.examiners.base import ExamineContext
+from turngate.judges.examiners.examining import Examining
+from turngate.judges.examiners.facts import recorded_answer
 from turngate.progress_bar import Progress
 from turngate.run.assembly.learners import reference_of, rounded_for
 from turngate.run.assembly.models import kept_weights

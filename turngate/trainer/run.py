@@ -10,7 +10,7 @@ from typing import Protocol
 
 from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.rollout import Player, Worlds
-from turngate.examine.examining import Examining
+from turngate.judges.examiners.examining import Examining
 from turngate.part_calls import Unusable, call_part, ignored
 from turngate.trainer.auxiliary.answers import AUXILIARY
 from turngate.trainer.auxiliary.learning import AuxiliaryLosses

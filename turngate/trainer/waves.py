@@ -19,7 +19,7 @@ import numpy as np
 from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import play_groups
 from turngate.errors import RunError
-from turngate.examine.examining import Stage
+from turngate.judges.examiners.examining import Stage
 from turngate.store.metrics import Clock
 from turngate.trainer.batch.shared_turns import regrafted
 from turngate.trainer.branching.tree_costs import branch_metrics

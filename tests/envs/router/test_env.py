@@ -9,7 +9,7 @@ from tests.helpers.chat_server import completion, serving, serving_prompts, slow
 from turngate.agents import tiny
 from turngate.envs.check.check_env import check_env
 from turngate.errors import EnvError, UserError
-from turngate.judging import blocking_text_model as blocking_text_model
+from turngate.judges.asking import blocking_text_model as blocking_text_model
 
 RIGHT = "routing/train/0"
 

@@ -8,8 +8,8 @@ import pytest
 
 from turngate.config.sections import EnvSection
 from turngate.envs.check.check_env import check_env
-from turngate.examine import CostWindow
-from turngate.judging import JudgePart
+from turngate.judges.asking import JudgePart
+from turngate.judges.examiners import CostWindow
 from turngate.rubrics import find_rubric
 from turngate.run.environments import builder
 

@@ -16,7 +16,7 @@ from turngate.envs.pool.pool import EnvPool
 from turngate.envs.search.engine.self_search import written_passages
 from turngate.envs.search.env import SearchEnv
 from turngate.errors import EnvError, UserError
-from turngate.judging.blocking_text_model import THREAD
+from turngate.judges.asking.blocking_text_model import THREAD
 from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.trainer.batch.pack import pack_demonstrations

@@ -6,13 +6,13 @@ import pytest
 
 import turngate
 from tests.envs.tooluse.lamps import SWITCH, write
-from tests.examine.episodes import episode, examined, values
 from tests.helpers import command_line, tiny_judge
+from tests.judges.examiners.episodes import episode, examined, values
 from turngate.agents import tiny
 from turngate.envs.check.check_env import check_env
 from turngate.errors import UserError
-from turngate.examine import JudgedGoals
-from turngate.judging import FunctionJudge
+from turngate.judges.asking import FunctionJudge
+from turngate.judges.examiners import JudgedGoals
 from turngate.rubrics import find_rubric
 from turngate.store import Store
 from turngate.store.folder import RunFolder

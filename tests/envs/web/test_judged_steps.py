@@ -13,9 +13,9 @@ from tests.helpers.examine_kit import context, group
 from tests.helpers.scripted_judge import written
 from turngate.envs.web.rubric import JUDGED_RUBRIC
 from turngate.errors import ConfigError
-from turngate.examine.examining import Examining
-from turngate.examine.steps import Steps
-from turngate.judging.text_model import PolicyTextModel, Prompt
+from turngate.judges.asking.text_model import PolicyTextModel, Prompt
+from turngate.judges.examiners.examining import Examining
+from turngate.judges.examiners.steps import Steps
 from turngate.rubrics import find_rubric
 from turngate.types import Action
 

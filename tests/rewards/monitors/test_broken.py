@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.helpers.scores import alarm_of, episode, group
 from tests.rewards.monitors.facts import course
-from turngate.rewards.judge.verdicts import SILENCED
 from turngate.rewards.monitors.broken import (
     agent_fault_share,
     faults_with_failure,
@@ -22,6 +21,7 @@ from turngate.rewards.monitors.broken import (
     unusable_with_failure,
 )
 from turngate.rewards.monitors.step_facts import EndingCount, measure, tallies
+from turngate.rewards.no_verdict import SILENCED
 from turngate.types import FAULT, Ending, Evidence
 
 

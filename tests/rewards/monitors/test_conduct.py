@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.scores import alarm_of, episode, group, turn
-from turngate.rewards.judge.fence import _ADDRESSED
+from turngate.rewards.fence import _ADDRESSED
 from turngate.rewards.monitors.conduct import (
     _may_address_judge,
     _tampers,

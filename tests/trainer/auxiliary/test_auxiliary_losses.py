@@ -15,9 +15,9 @@ from tests.helpers import models
 from tests.helpers.rounding import GRADIENT, assert_alike
 from tests.trainer.loss.flat import gradient, part, tokens
 from turngate.envs.lock import LockEnv
-from turngate.judging import JudgePart
-from turngate.judging.text_model import Reply, TextModel
-from turngate.rewards.judge import Fault, FaultKind, JudgeId
+from turngate.judges.asking import JudgePart
+from turngate.judges.asking.text_model import Reply, TextModel
+from turngate.judges.texts import Fault, FaultKind, JudgeId
 from turngate.tools.read import parse
 from turngate.trainer.auxiliary import (
     AuxiliaryRow,

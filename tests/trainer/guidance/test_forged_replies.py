@@ -15,8 +15,8 @@ import pytest
 
 from tests.helpers.scripted_judge import FAST
 from tests.trainer.guidance.test_written_texts import played, scored
-from turngate.judging import Reply, TextModel
-from turngate.rewards.judge import JudgeId
+from turngate.judges.asking import Reply, TextModel
+from turngate.judges.texts import JudgeId
 from turngate.trainer.guidance.experience import MemoryGuidePart
 from turngate.trainer.guidance.meta_experience import MetaExperiencePart
 from turngate.trainer.guidance.pilot import PilotPart

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.scripted_judge import DOWN, FAST, Scripted
 from turngate.errors import ConfigError
-from turngate.judging import JudgeSettings, PolicyJudge, Reply
+from turngate.judges.asking import JudgeSettings, PolicyJudge, Reply
 from turngate.trainer.guidance import MemoryGuidePart
 from turngate.trainer.guidance.base import NoGuide
 from turngate.trainer.guidance.writer import Writer, consult, prepare

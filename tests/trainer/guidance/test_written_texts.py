@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examine.episodes import episode, task
+from tests.judges.examiners.episodes import episode, task
+from turngate.judges.texts import Fault
 from turngate.rewards import NeedsOutcome, Rubric
-from turngate.rewards.judge import Fault
 from turngate.rewards.rubric import FromEvidence
 from turngate.trainer.auxiliary import AuxiliaryRow, AuxiliaryRows
 from turngate.trainer.auxiliary.learning import packed_auxiliary

@@ -18,7 +18,7 @@ from turngate.errors import ConfigError
 from turngate.parts import Part, import_object
 from turngate.problems import one_line
 
-SHIPPED = ("turngate.judging.routed_models:SpokenModel",)
+SHIPPED = ("turngate.judges.asking.routed_models:SpokenModel",)
 """The models that ship: they are imported when a model is looked up, because they need more than an environment."""
 
 

@@ -14,10 +14,10 @@ from math import comb
 
 import numpy as np
 
-from turngate.rewards.judge.verdicts import INDUCED, SILENCED
 from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Floats, Monitor
 from turngate.rewards.monitors.payments import correlation
 from turngate.rewards.monitors.step_facts import EndingCount, StepFacts, tallies
+from turngate.rewards.no_verdict import INDUCED, SILENCED
 from turngate.types import FAULT, JSON, Ending, Score, ScoredGroup, Trajectory
 
 REASON_CHARS = 120

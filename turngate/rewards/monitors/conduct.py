@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from turngate.rewards.judge.fence import addresses_judge
+from turngate.rewards.fence import addresses_judge
 from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, clearest, usable_episodes
 from turngate.types import ScoredGroup, ToolCall, Trajectory
 

@@ -14,9 +14,9 @@ from turngate.agents.rollout import Worlds
 from turngate.agents.tree_rollout import refuse_unforkable
 from turngate.config.run_config import Config
 from turngate.errors import ConfigError, UnknownName
-from turngate.examine.base import ExamineContext, Examiner
-from turngate.examine.examining import Examining
-from turngate.examine.facts import recorded_answer
+from turngate.judges.examiners.base import ExamineContext, Examiner
+from turngate.judges.examiners.examining import Examining
+from turngate.judges.examiners.facts import recorded_answer
 from turngate.part_calls import call_part, instance_of
 from turngate.run.assembly.auxiliary_setup import asks_start, auxiliary_of
 from turngate.run.assembly.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model

@@ -8,7 +8,7 @@ from turngate.agents.prefix_turns import Entry
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config.run_config import Config
 from turngate.envs.tasks import Relabels
-from turngate.examine.base import Likelihoods
+from turngate.judges.examiners.base import Likelihoods
 from turngate.part_calls import call_part, instance_of
 from turngate.run.assembly.guide_help import EnvironmentHelp
 from turngate.run.assembly.learners import frozen_measuring

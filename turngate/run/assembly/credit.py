@@ -10,7 +10,7 @@ from turngate.agents.chat import Chat
 from turngate.config.run_config import Config, load_run
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError
-from turngate.examine.recorded import fill_template
+from turngate.judges.examiners.recorded import fill_template
 from turngate.run.environments import Environments, naming_key
 from turngate.store.folder import RunFolder
 from turngate.trainer.batch.pack import by_turn

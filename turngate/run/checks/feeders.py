@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from turngate.config.run_config import Config
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, RunError
-from turngate.examine.base import Examiner
 from turngate.foreign import staying
+from turngate.judges.examiners.base import Examiner
 from turngate.parts import Part
 from turngate.rewards import Rubric
 from turngate.run.environments import Environments

@@ -14,9 +14,9 @@ from turngate.agents.prefix_turns import PrefixTurns
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config.run_config import Config
 from turngate.errors import ReplayRefused
-from turngate.examine.base import ExamineContext
-from turngate.examine.examining import Examining
-from turngate.examine.facts import recorded_answer
+from turngate.judges.examiners.base import ExamineContext
+from turngate.judges.examiners.examining import Examining
+from turngate.judges.examiners.facts import recorded_answer
 from turngate.run.environments import Environments
 from turngate.run.replay.replayed_actions import ReplayableEpisode
 from turngate.types import Group, Guidance, Observation, Score, ScoredGroup, Trajectory

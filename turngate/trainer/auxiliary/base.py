@@ -13,7 +13,7 @@ from pydantic import Field
 from turngate.agents.chat import Chat, Schema
 from turngate.agents.prefix_turns import Entry, PrefixTurns
 from turngate.agents.rollout import Player
-from turngate.examine.base import Likelihoods
+from turngate.judges.examiners.base import Likelihoods
 from turngate.parts import Part
 from turngate.trainer.auxiliary.preference import Contrast
 from turngate.trainer.guidance.base import Helpers, Need

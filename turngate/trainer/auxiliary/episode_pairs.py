@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from turngate.errors import ConfigError, RunError
-from turngate.examine.base import Likelihoods
+from turngate.judges.examiners.base import Likelihoods
 from turngate.trainer.auxiliary.base import (
     AuxiliaryContext,
     AuxiliaryRow,

@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field
 
 from turngate.agents.chat import Chat, n_shared
-from turngate.judging import JudgePart
-from turngate.judging.text_model import Prompt, Reply, TextModel
-from turngate.rewards.judge import Fault, FaultKind, read_object
+from turngate.judges.asking import JudgePart
+from turngate.judges.asking.text_model import Prompt, Reply, TextModel
+from turngate.judges.texts import Fault, FaultKind, read_object
 from turngate.trainer.auxiliary.base import (
     AuxiliaryContext,
     AuxiliaryRow,

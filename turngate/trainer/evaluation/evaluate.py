@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from turngate.agents.rollout import Player, Worlds, play_groups
-from turngate.examine.examining import Examining
+from turngate.judges.examiners.examining import Examining
 from turngate.trainer.evaluation.abstention import Abstention, abstention_of
 from turngate.trainer.evaluation.overlap import question_of
 from turngate.trainer.guidance.experience_memory import Recalled

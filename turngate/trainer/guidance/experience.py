@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from turngate.rewards.judge import Fault, read_object
+from turngate.judges.texts import Fault, read_object
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.experience_memory import (
     MOST_WORDS,

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from turngate.envs.leak import leaked_secret
 from turngate.errors import StoreError
-from turngate.rewards.judge import Fault, FaultKind, read_object
+from turngate.judges.texts import Fault, FaultKind, read_object
 from turngate.trainer.guidance.voices import other_voice
 from turngate.types import JSON, Guidance, Task, storable
 

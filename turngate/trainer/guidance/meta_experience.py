@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from turngate.rewards.judge import Fault, FaultKind, read_object
+from turngate.judges.texts import Fault, FaultKind, read_object
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.experience_memory import MOST_WORDS, copied
 from turngate.trainer.guidance.plan import Plan

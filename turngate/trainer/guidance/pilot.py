@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from turngate.rewards.judge import Fault, FaultKind, read_object
+from turngate.judges.texts import Fault, FaultKind, read_object
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.teacher import refused, solution_piece

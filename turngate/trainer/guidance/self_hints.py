@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-from turngate.rewards.judge import Fault, FaultKind, read_object
+from turngate.judges.texts import Fault, FaultKind, read_object
 from turngate.trainer.guidance.base import Helpers, Need
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import all_failed, n_unguided

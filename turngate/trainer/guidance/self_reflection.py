@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from turngate.errors import ConfigError
-from turngate.rewards.judge import Fault, FaultKind, read_object
+from turngate.judges.texts import Fault, FaultKind, read_object
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.reflect import retry_from

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from turngate.rewards.judge import item_of
-from turngate.rewards.judge.fence import fence_mark, fenced, show
+from turngate.judges.texts import item_of
+from turngate.rewards.fence import fence_mark, fenced, show
 from turngate.types import RewardEvent, Score, Trajectory
 
 Piece: TypeAlias = tuple[str, str]

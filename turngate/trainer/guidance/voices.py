@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from turngate.rewards.judge.fence import addresses_judge, break_marks, visible
+from turngate.rewards.fence import addresses_judge, break_marks, visible
 from turngate.tools.formats import TOOL_FORMATS
 
 _NAMES = "system|developer|assistant|user|human|tool"

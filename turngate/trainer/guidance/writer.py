@@ -19,10 +19,10 @@ from typing import Any
 from pydantic import model_validator
 
 from turngate.agents.rollout import Player
-from turngate.judging import JudgePart, JudgeSettings, PolicyJudge, Prompt, Reply, TextModel
+from turngate.judges.asking import JudgePart, JudgeSettings, PolicyJudge, Prompt, Reply, TextModel
+from turngate.judges.texts import Fault, FaultKind
+from turngate.judges.texts.replies import is_refusal
 from turngate.part_calls import call_part_later, ignored
-from turngate.rewards.judge import Fault, FaultKind
-from turngate.rewards.judge.replies import is_refusal
 from turngate.trainer.guidance.base import Guide, GuidePart
 from turngate.types import Metrics, ScoredGroup, Task, derive_seed
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.examine.base import Likelihoods
+from turngate.judges.examiners.base import Likelihoods
 from turngate.trainer.learner import Measuring
 from turngate.types import Batch, BoolArray, FloatArray, IntArray
 

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from turngate.examine.recorded import names_something
+from turngate.judges.examiners.recorded import names_something
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.learner import Critic
 

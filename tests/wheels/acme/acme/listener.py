@@ -1,7 +1,7 @@
 """An examiner: which turns were loud."""
 
 from turngate import Evidence
-from turngate.examine.base import Examiner
+from turngate.judges.examiners.base import Examiner
 
 
 class Listener(Examiner):

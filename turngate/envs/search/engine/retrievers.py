@@ -23,7 +23,7 @@ SHIPPED = (
     "turngate.envs.search.engine.remote:ServerRetriever",
     "turngate.envs.search.engine.self_search:SelfSearch",
     "turngate.envs.search.engine.tantivy_index:TantivyRetriever",
-    "turngate.judging.written_passages:WrittenPassages",
+    "turngate.judges.asking.written_passages:WrittenPassages",
 )
 """The retrievers that ship."""
 

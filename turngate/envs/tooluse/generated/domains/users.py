@@ -19,7 +19,7 @@ from pydantic import Field
 from turngate.envs.tooluse.generated.domains.talk import Exchange, UserReply, UserSheet
 from turngate.parts import Part
 
-SHIPPED = ("turngate.judging.user_models",)
+SHIPPED = ("turngate.judges.asking.user_models",)
 """Modules that define users: they are imported when a user is looked up, because they need more than an environment."""
 STEP = 10
 """By how much a reply changes the emotion of a scripted user."""

@@ -1,7 +1,0 @@
-"""Answers of a judge that compared two pieces of work."""
-
-from turngate.rewards.judge import PairScores
-
-
-def scores(first: int, second: int) -> PairScores:
-    return PairScores(first=first, second=second)
