@@ -125,11 +125,11 @@ SLOW = """
     envs/tooluse/tau/test_tau_training.py
     envs/tooluse/test_mcp_world.py
     envs/tooluse/test_training.py
-    examine/test_examiners_that_fail.py
     examples
     fuzz
-    judging/test_judge_check.py
-    judging/test_real_judge.py
+    judges/asking/test_judge_check.py
+    judges/asking/test_real_judge.py
+    judges/examiners/test_examiners_that_fail.py
     learning
     report/test_curves.py
     report/test_monitors.py

@@ -49,7 +49,7 @@ def test_importing_says_and_makes_nothing(tmp_path):
 
 def test_help_and_a_mistake_on_the_command_line_import_no_work():
     """Every command is declared in a module of ``turngate.cli``, and imports what it works with when it is called."""
-    rooms = tuple(f"turngate.{name}" for name in ("agents", "config", "judging", "rewards", "store", "trainer"))
+    rooms = tuple(f"turngate.{name}" for name in ("agents", "config", "judges", "rewards", "store", "trainer"))
     program = f"""
 import sys, contextlib, io
 from tests.helpers.command_line import turngate
