@@ -59,7 +59,7 @@ class WavesPart(ReverseCurriculumPart):
     kills: int = 2
 
     def open(self, helpers: Helpers) -> "Waves":
-        guide = Waves(helpers, start=None, low=self.low, high=self.high, by=self.by)
+        guide = Waves(helpers, self)
         guide.kills = self.kills
         return guide
 

@@ -121,7 +121,7 @@ class StoppedPart(ReverseCurriculumPart):
     """Stops the run in the second wave of a step, as a signal would; it has a state, and plays the group twice."""
 
     def open(self, helpers: Helpers) -> "Stopped":
-        return Stopped(helpers, start=None, low=self.low, high=self.high, by=self.by)
+        return Stopped(helpers, self)
 
 
 class Stopped(ReverseCurriculum):
