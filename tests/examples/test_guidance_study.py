@@ -124,7 +124,7 @@ def test_the_control_says_nothing_and_helps_as_often():
     silent, guide = (kinds[kind].open(Told()) for kind in ("silent", "guide"))
     assert silent._helpers.hint(task, 3) == "Every dial takes one key."
     assert guide._helpers.hint(task, 3) == "red takes a."
-    assert (silent._joining, silent._level) == (guide._joining, guide._level)
+    assert (silent._part.joining, silent._part.level) == (guide._part.joining, guide._part.level)
 
 
 def test_an_update_without_unaided_episodes_keeps_the_value_before_it():
