@@ -182,9 +182,7 @@ def test_a_server_that_does_not_speak_http_is_down(reply):
 
 
 def task(url, **private):
-    return Task(
-        id="t", env_id="turngate/Search-v1", prompt="Who digs?", private={"corpus": None, "gold": ["ants"], **private}
-    )
+    return Task(id="t", env_id="turngate/Search-v1", prompt="Who digs?", private={"gold": ["ants"], **private})
 
 
 def env(url, **settings):

@@ -217,7 +217,7 @@ def test_nuggets_that_cannot_be_read(island, value, problem):
 
 
 def test_what_the_page_says(island):
-    page = (Path(__file__).parents[2] / "docs" / "search_env.md").read_text().partition("### Long answers")[2]
+    page = (Path(__file__).parents[3] / "docs" / "search_env.md").read_text().partition("### Long answers")[2]
     (text,) = re.findall(r"```toml\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
     (row,) = re.findall(r"```json\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
     config = parse({"model": "any", **tomllib.loads(text)})

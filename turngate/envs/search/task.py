@@ -13,10 +13,10 @@ from turngate.types import JSON
 class SearchTask(TaskData):
     """The right answers, and the documents that lead to them."""
 
-    corpus: Mapping[str, JSON] | None
-    """The table of the part that gives the documents; None: a server has them."""
     gold: Sequence[str]
     """Right answers; empty: there is none, or ``nuggets`` say what is right."""
+    corpus: Mapping[str, JSON] | None = None
+    """The table of the part that gives the documents; None: a server has them."""
     documents: Sequence[str] = ()
     """Ids of the documents or passages that are needed."""
     path: Sequence[str] = ()

@@ -10,7 +10,7 @@ from turngate.types import Task
 
 def is_search(task: Task) -> bool:
     """Whether documents belong to the task, so that they can be withheld."""
-    return {"gold", "corpus"} <= task.private.keys()
+    return {"gold", "documents"} <= task.private.keys()
 
 
 def closed_book(task: Task) -> Task:
