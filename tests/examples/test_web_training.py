@@ -20,7 +20,7 @@ def test_it_trains_on_all_of_its_pages_and_evaluates(tmp_path, capsys):
         (sampling, phase) for sampling in ("sampled", "greedy") for phase in ("before", "after")
     }
     (section,) = load(SETTINGS).env
-    assert {row["task"].split("/")[1] for row in rows} == set(section.kwargs["tasks"]["pages"])
+    assert {row["task"].split("/")[1] for row in rows} == set(section.tasks.pages)
 
 
 def test_the_figures_of_the_page_are_those_of_the_episodes():
