@@ -61,6 +61,7 @@ class Task:
     private: Mapping[str, Any] = field(default_factory=dict, repr=False)  # what grades it
     hints: tuple[str, ...] = field(default=(), repr=False)  # texts that help, weakest first
     split: str = "train"  # no question is in two splits
+    question: str = ""  # what is asked, equal for tasks that ask the same; "" = the prompt says it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

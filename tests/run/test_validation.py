@@ -127,6 +127,27 @@ def test_one_that_asks_what_is_evaluated_is_left_out_and_counted(own_tasks: str,
     assert ids(config_of(own_tasks, tmp_path, tasks=3, same=2)) == (["heldout/6"], 2)
 
 
+ENDLESS = [
+    ("turngate/Sql-v1", "generated_sql"),
+    ("turngate/Sql-v1", "lookup_sql"),
+    ("turngate/CodeRepair-v1", "generated_code"),
+    ("turngate/ToolUse-v1", "lending"),
+    ("turngate/ToolUse-v1", "helpdesk"),
+    ("turngate/Search-v1", "generated_search"),
+    ("turngate/Router-v1", "generated_routing"),
+]
+
+
+@pytest.mark.parametrize(("env_id", "source"), ENDLESS)
+def test_endless_tasks_have_validation_tasks_of_their_own(env_id: str, source: str, tmp_path: Path):
+    """Prompts may be equal ("solution.py: clamp fails its tests"), and most of the tasks ask something else."""
+    env = {"id": env_id, "tasks": {"type": source}}
+    warm_start = {"episodes": 4, "epochs": 3, "validation": {"tasks": 40}}
+    found, left_out = ids(parse({"env": env, "warm_start": warm_start, "eval": {"tasks": 40}, "folder": str(tmp_path)}))
+    assert len(found) + left_out == 40
+    assert len(found) >= 20
+
+
 @pytest.mark.parametrize(
     ("validation", "said"),
     [

@@ -155,7 +155,7 @@ def scores(draw):
 def steps(draw):
     groups = []
     for number in range(draw(st.integers(0, 2))):
-        task = Task(id=draw(TEXT), env_id=draw(TEXT), prompt=draw(TEXT), split=draw(TEXT))
+        task = Task(id=draw(TEXT), env_id=draw(TEXT), prompt=draw(TEXT), split=draw(TEXT), question=draw(TEXT))
         size = draw(st.integers(1, 2))
         members = tuple(draw(trajectories(task, f"{number}/{sibling}")) for sibling in range(size))
         groups.append(ScoredGroup(task=task, trajectories=members, scores=tuple(draw(scores()) for _ in range(size))))
@@ -400,16 +400,15 @@ def test_an_unknown_schema_version_is_named(tmp_path, metadata, found):
     store = Store(tmp_path)
     store.write(0, [group("a")])
     (file,) = tmp_path.rglob("*.parquet")
-    assert pq.read_schema(file).metadata[b"schema_version"] == b"5"
+    assert pq.read_schema(file).metadata[b"schema_version"] == b"6"
     pq.write_table(pq.read_table(file, partitioning=None).replace_schema_metadata(metadata), file)
-    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 1, 2, 3, 4, 5"):
+    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 4, 5, 6"):
         list(store.read(0))
     with pytest.raises(StoreError, match=f"schema_version '{found}'"):
         store.find("a")
 
 
-# Golden files: what earlier code wrote, never to be written again. Those of version 1 come from its last commit.
-JUDGED = Evidence(name="rows", value=[1, None, {"é": 0.1}], by="judge")
+# Golden files: what earlier code wrote, never to be written again.
 ABOUT_TURNS = (
     Evidence(name="parsed", value=True, turn=0),
     Evidence(name="tool", value="ls", turn=0),
@@ -420,39 +419,31 @@ ABOUT_TURNS = (
 )
 
 
-def of_two_turns(**share):
+def of_two_turns():
     """Two turns with facts, and a component of weight 0.1 that pays their mean, half of it."""
     made = group("a", turns=(turn(), turn()), evidence=ABOUT_TURNS)
-    weight = 0.1 if share else 0.1 / 2
     ledger = tuple(
         RewardEvent(
             name="parsed",
             kind="process",
             turn=at,
             value=1.0 - at,
-            weight=weight,
+            weight=0.1,
+            share=0.5,
             factor=0.5,
             gate="cap_process(0.4)",
-            **share,
         )
         for at in (0, 1)
     )
     return replace(made, scores=(replace(made.scores[0], ledger=ledger),))
 
 
-def with_a_flaw(made):
-    """The first action was read although something was wrong with its form."""
-    first, *others = made.trajectories[0].turns
-    first = replace(first, action=replace(first.action, flaw="a comma before a closing bracket"))
-    return replace(made, trajectories=(replace(made.trajectories[0], turns=(first, *others)),))
-
-
 HINT = Guidance(kind="hint", level=2, text="red takes a", source="env", insert_turn=1, strip_for_train=True)
 
 
-def helped(made, *, joins):
-    """The second turn begins with a hint."""
-    hint = replace(HINT, joins=joins)
+def helped(made):
+    """The second turn begins with a hint, and its episode is compared with its siblings."""
+    hint = replace(HINT, joins=True)
     first, second = made.trajectories[0].turns
     turns = (first, replace(second, guidance=hint))
     return replace(made, trajectories=(replace(made.trajectories[0], turns=turns, guidance=hint),))
@@ -465,16 +456,18 @@ def with_a_missing_verdict(made):
     return replace(made, scores=(replace(score, filled=filled),))
 
 
+def with_a_question(made):
+    """The prompt of the task does not say what is asked."""
+    task = replace(made.task, question="open it [é]")
+    return replace(made, task=task, trajectories=(replace(made.trajectories[0], task=task),))
+
+
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("v1", group("a", evidence=(JUDGED,))),
-        ("v1_turns", of_two_turns()),  # facts lay in the turns that reported them, and weights were divided
-        ("v2", of_two_turns(share=0.5)),
-        ("v3", with_a_flaw(of_two_turns(share=0.5))),  # actions say what was wrong with their form
-        ("v3_helped", helped(of_two_turns(share=0.5), joins=False)),
-        ("v4", helped(of_two_turns(share=0.5), joins=True)),  # guidance says with whom its episode is compared
-        ("v5", with_a_missing_verdict(of_two_turns(share=0.5))),  # a score says success, and what is missing
+        ("v4", helped(of_two_turns())),
+        ("v5", with_a_missing_verdict(of_two_turns())),  # a score says success, and what is missing
+        ("v6", with_a_question(with_a_missing_verdict(of_two_turns()))),  # a task says what is asked
     ],
 )
 def test_every_version_stays_readable(tmp_path, name, written):

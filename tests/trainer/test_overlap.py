@@ -65,6 +65,15 @@ def test_tasks_of_one_text_are_questions_of_their_own():
     }  # fmt: skip
 
 
+QUESTIONS = (("a", "f"), ("b", "g"), ("c", "f"))
+
+
+def test_a_task_that_says_its_question_is_known_by_it_and_not_by_its_prompt():
+    one, two, three = (Task(id=name, env_id="e", prompt="repair it", question=asked) for name, asked in QUESTIONS)
+    assert question_of([one, two, three]) == {"a": "f", "b": "g", "c": "f"}
+    assert overlap([one], [two, three]) == {"question text": Shared(count=1, n=2)}
+
+
 def test_a_split_says_what_is_wrong_with_it_and_what_is_not():
     shared = {"question text": Shared(count=0, n=4), "gold query": Shared(count=3, n=4)}
     leaking = SplitOverlap(split="held", trained=9, tasks=4, questions=3, shared=shared, leaks=("gold query",))

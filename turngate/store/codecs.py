@@ -301,39 +301,57 @@ _text, _real, _flag, _json = _Text(), _Real(), _Plain(pa.bool_()), _Json()
 _int32, _int64 = _Plain(pa.int32()), _Plain(pa.int64())
 
 _EVIDENCE = _Many(_Struct(_all_of(Evidence), name=_text, value=_json, turn=_int32, by=_text))
-_HELP: Mapping[str, _Codec] = {
-    "kind": _text,
-    "level": _int32,
-    "text": _text,
-    "source": _text,
-    "insert_turn": _int32,
-    "strip_for_train": _flag,
-}
-_GUIDANCE = _Optional(_Struct(_all_of(Guidance), **_HELP, joins=_flag))
-_TURN: Mapping[str, _Codec] = {
-    "observation": _Struct(_all_of(Observation), text=_text, images=_Many(_Plain(pa.large_binary())), state_key=_text),
-    "context_ids": _Vector(np.int32),
-    "completion": _Struct(
-        _all_of(Completion),
-        ids_K=_Vector(np.int32),
-        logprobs_K=_Vector(np.float32),
-        ended_by=_Enum(EndedBy),
-        policy_version=_int64,
+_GUIDANCE = _Optional(
+    _Struct(
+        _all_of(Guidance),
+        kind=_text,
+        level=_int32,
         text=_text,
-    ),
-    "source": _Vector(np.uint8),
-}
-_ACTION: Mapping[str, _Codec] = {
-    "text": _text,
-    "thought": _text,
-    "calls": _Many(_Struct(_all_of(ToolCall), name=_text, arguments=_json)),
-    "parse_error": _text,
-}
-_EVENT: Mapping[str, _Codec] = {"name": _text, "kind": _text, "turn": _int32, "value": _real, "weight": _real}
-_TURNS = _Many(
-    _Struct(_all_of(Turn), **_TURN, action=_Struct(_all_of(Action), **_ACTION, flaw=_text), guidance=_GUIDANCE)
+        source=_text,
+        insert_turn=_int32,
+        strip_for_train=_flag,
+        joins=_flag,
+    )
 )
-_LEDGER = _Many(_Struct(_all_of(RewardEvent), **_EVENT, share=_real, factor=_real, gate=_text))
+_ACTION = _Struct(
+    _all_of(Action),
+    text=_text,
+    thought=_text,
+    calls=_Many(_Struct(_all_of(ToolCall), name=_text, arguments=_json)),
+    parse_error=_text,
+    flaw=_text,
+)
+_TURNS = _Many(
+    _Struct(
+        _all_of(Turn),
+        observation=_Struct(_all_of(Observation), text=_text, images=_Many(_Plain(pa.large_binary())), state_key=_text),
+        context_ids=_Vector(np.int32),
+        completion=_Struct(
+            _all_of(Completion),
+            ids_K=_Vector(np.int32),
+            logprobs_K=_Vector(np.float32),
+            ended_by=_Enum(EndedBy),
+            policy_version=_int64,
+            text=_text,
+        ),
+        source=_Vector(np.uint8),
+        action=_ACTION,
+        guidance=_GUIDANCE,
+    )
+)
+_LEDGER = _Many(
+    _Struct(
+        _all_of(RewardEvent),
+        name=_text,
+        kind=_text,
+        turn=_int32,
+        value=_real,
+        weight=_real,
+        share=_real,
+        factor=_real,
+        gate=_text,
+    )
+)
 _PARENT = _Optional(_Struct(_tuples, id=(_text, itemgetter(0)), turn=(_int32, itemgetter(1))))
 
 
@@ -343,7 +361,7 @@ def _rows(**columns: Sequence[Any]) -> list[Row]:
     def made(kind: type, *names: str, **others: Sequence[Any]) -> list[Any]:
         return _all_of(kind)(**{name: columns[name] for name in names if name in columns}, **others)
 
-    tasks = made(Task, "env_id", "prompt", "split", id=columns["task_id"])
+    tasks = made(Task, "env_id", "prompt", "split", "question", id=columns["task_id"])
     known = ("turns", "ending", "seed", "evidence", "guidance", "parent", "error")
     trajectories = made(Trajectory, *known, id=columns["trajectory_id"], task=tasks)
     scores = made(Score, "ledger", "reward_T", "outcome", "usable", "problem", "success", "missing")
@@ -364,11 +382,9 @@ def _of(codec: _Codec, path: str) -> _Field:
     return codec, attrgetter(path)
 
 
-def _layout(
-    make: Callable[..., list[Row]], *, turns: _Codec, ledger: _Codec, guidance: _Codec, **added: _Field
-) -> _Struct:
+def _layout(**added: _Field) -> _Struct:
     return _Struct(
-        make,
+        _rows,
         trajectory_id=_of(_text, "trajectory.id"),
         group_id=_text,
         sibling=_int32,
@@ -385,63 +401,29 @@ def _layout(
         error=_of(_text, "trajectory.error"),
         seed=_of(_int64, "trajectory.seed"),
         parent=_of(_PARENT, "trajectory.parent"),
-        guidance=_of(guidance, "trajectory.guidance"),
+        guidance=_of(_GUIDANCE, "trajectory.guidance"),
         prompt=_of(_text, "trajectory.task.prompt"),
         reward_T=_of(_Vector(np.float32), "score.reward_T"),
-        ledger=_of(ledger, "score.ledger"),
+        ledger=_of(_LEDGER, "score.ledger"),
         evidence=_of(_EVIDENCE, "trajectory.evidence"),
-        turns=_of(turns, "trajectory.turns"),
+        turns=_of(_TURNS, "trajectory.turns"),
         **added,
     )
 
 
 _FILLED = _Optional(_Struct(_tuples, ledger=_LEDGER, reward_T=_Vector(np.float32)))
-_MISSING = {"missing": _of(_Many(_text), "score.missing"), "filled": _of(_FILLED, "score.filled")}
+_SCORED: Mapping[str, _Field] = {
+    "success": _of(_flag, "score.success"),
+    "missing": _of(_Many(_text), "score.missing"),
+    "filled": _of(_FILLED, "score.filled"),
+}
 
-# --- version 4: a score did not say which verdicts were missing -------------------------------------------------------
-
-# --- version 3: guidance did not say whether its episode is compared with unguided siblings ---------------------------
-
-_GUIDANCE_3 = _Optional(_Struct(_all_of(Guidance), **_HELP))
-_TURNS_3 = _Many(
-    _Struct(_all_of(Turn), **_TURN, action=_Struct(_all_of(Action), **_ACTION, flaw=_text), guidance=_GUIDANCE_3)
-)
-
-# --- version 2: an action that could be read did not say what was wrong with its form ---------------------------------
-
-_ACTION_2 = _Struct(_all_of(Action), **_ACTION)
-_TURNS_2 = _Many(_Struct(_all_of(Turn), **_TURN, action=_ACTION_2, guidance=_GUIDANCE_3))
-
-# --- version 1: facts with a turn lay in the turn that reported them, weights were divided by the number of verdicts --
-
-
-def _turns_1(*, evidence: Sequence[Any], **columns: Sequence[Any]) -> list[tuple[Turn, tuple[Evidence, ...]]]:
-    return list(zip(_all_of(Turn)(**columns), evidence, strict=True))
-
-
-def _rows_1(*, turns: Sequence[Any], evidence: Sequence[Any], **columns: Sequence[Any]) -> list[Row]:
-    """Make one list of the facts, in the order in which a rubric read them: turn by turn, then those of the episode."""
-    flat = [
-        (*chain.from_iterable(facts for _, facts in pairs), *rest) for pairs, rest in zip(turns, evidence, strict=True)
-    ]
-    return _rows(turns=[tuple(turn for turn, _ in pairs) for pairs in turns], evidence=flat, **columns)
-
-
-_TURNS_1 = _Many(_Struct(_turns_1, **_TURN, action=_ACTION_2, evidence=_EVIDENCE, guidance=_GUIDANCE_3))
-_LEDGER_1 = _Many(_Struct(_all_of(RewardEvent), **_EVENT, factor=_real, gate=_text))
-
-VERSION = 5
+VERSION = 6
 """The schema version that is written."""
 
 LAYOUTS: Mapping[int, _Struct] = {
-    1: _layout(_rows_1, turns=_TURNS_1, ledger=_LEDGER_1, guidance=_GUIDANCE_3),
-    2: _layout(_rows, turns=_TURNS_2, ledger=_LEDGER, guidance=_GUIDANCE_3),
-    3: _layout(_rows, turns=_TURNS_3, ledger=_LEDGER, guidance=_GUIDANCE_3),
-    4: _layout(  # success was an outcome of 1, whatever the rubric
-        _rows, turns=_TURNS, ledger=_LEDGER, guidance=_GUIDANCE
-    ),
-    5: _layout(
-        _rows, turns=_TURNS, ledger=_LEDGER, guidance=_GUIDANCE, success=_of(_flag, "score.success"), **_MISSING
-    ),
+    4: _layout(),  # success was an outcome of 1, whatever the rubric; a score did not say which verdicts were missing
+    5: _layout(**_SCORED),  # the prompt was taken for the question
+    6: _layout(**_SCORED, question=_of(_text, "trajectory.task.question")),
 }
-"""Schema version → the layout of its files. Old versions stay here, so that their files can always be read."""
+"""Schema version → the layout of its files. Old versions stay here, so that their files can be read."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -89,8 +91,20 @@ class Problem:
         """The task of this problem."""
         private = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "statement"}
         found = {path: self.found(path) for path in self.solved}
-        helps = hints(self.fail_to_pass, found, self.solved, self.patch)
-        return Task(id=self.id, env_id=ENV_ID, prompt=self.statement, private=private, hints=helps, split=split)
+        return Task(
+            id=self.id,
+            env_id=ENV_ID,
+            prompt=self.statement,
+            private=private,
+            hints=hints(self.fail_to_pass, found, self.solved, self.patch),
+            split=split,
+            question=self._question(found),
+        )
+
+    def _question(self, found: Texts) -> str:
+        """The statement and a digest of what is broken and how it is repaired: statements alone are often equal."""
+        texts = json.dumps([sorted(found.items()), sorted(self.solved.items())])
+        return f"{self.statement} [{hashlib.blake2b(texts.encode(), digest_size=8).hexdigest()}]"
 
     @staticmethod
     def of(task: Task) -> Problem:

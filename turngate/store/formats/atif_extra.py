@@ -148,7 +148,7 @@ def write_whole(row: Row, step: int) -> dict[str, Plain]:
         "phase": row.phase,
         "group": row.group_id,
         "sibling": row.sibling,
-        "task": {"id": one.task.id, "env_id": one.task.env_id, "prompt": one.task.prompt, "split": one.task.split},
+        "task": _public(one.task),
         "ending": one.ending.value,
         "seed": one.seed,
         "id": one.id,
@@ -196,9 +196,20 @@ def read_whole(whole: Fields, turns: tuple[Turn, ...]) -> tuple[Trajectory, Scor
     return trajectory, score, place
 
 
+def _public(task: Task) -> dict[str, Plain]:
+    found: dict[str, Plain] = {"id": task.id, "env_id": task.env_id, "prompt": task.prompt, "split": task.split}
+    return found | ({"question": task.question} if task.question else {})
+
+
 def _task(told: Fields) -> Task:
     """Its public fields; a file that has others, such as ``private``, was not written by turngate."""
-    task = Task(id=told.text("id"), env_id=told.text("env_id"), prompt=told.text("prompt"), split=told.text("split"))
+    task = Task(
+        id=told.text("id"),
+        env_id=told.text("env_id"),
+        prompt=told.text("prompt"),
+        split=told.text("split"),
+        question=told.text("question", ""),
+    )
     if told.unread:
         raise ValueError(f"a task has no field '{told.unread[0]}'")
     return task

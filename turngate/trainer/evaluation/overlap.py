@@ -12,7 +12,7 @@ from turngate.jsonl import read_json
 from turngate.types import Task
 
 QUESTION = "question text"
-"""The mark that every task has: its prompt, with single blanks."""
+"""The mark that every task has: its question or else its prompt, with single blanks."""
 
 Marks = Mapping[str, str]
 """What two tasks can have in common, by name, such as a gold query. A mark that is missing was not looked at."""
@@ -117,4 +117,4 @@ def _values(tasks: Iterable[Task], marks: Callable[[Task], Marks] | None) -> dic
 
 
 def _text(task: Task) -> str:
-    return " ".join(task.prompt.split())
+    return " ".join((task.question or task.prompt).split())

@@ -253,8 +253,8 @@ class TorchLearner:
             self._n_updates = state["critic"]["n_updates"]
         self._optimizer.load_state_dict(state["optimizer"])
         self._targets = []
-        self._memory = state.get("memory", {})  # older checkpoints have neither of the two
-        self._skips.in_a_row = state.get("skipped_in_a_row", 0)
+        self._memory = state["memory"]
+        self._skips.in_a_row = state["skipped_in_a_row"]
 
     # --- loss ---------------------------------------------------------------------------------------------------------
 
