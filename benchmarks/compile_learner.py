@@ -28,7 +28,7 @@ import torch
 
 from benchmarks.packing import batch_of
 from turngate.agents.tiny import random_model, train_tokenizer
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch import tree_attention
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch

@@ -21,13 +21,18 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from turngate.trainer.credit import CREDITS
-from turngate.types import FloatArray, TurnTable
+from turngate.trainer.credit.rule import CreditRule
+from turngate.types import FloatArray, TokenCredit, TurnTable
 
+CREDITS = {  # those that give one number per turn
+    name: part.function
+    for name, part in CreditRule.catalogue().items()
+    if part.function is not None and get_type_hints(part.function)["return"] is not TokenCredit
+}
 BAR_MS = 100.0  # at 100,000 turns
 BARS_MS = {"gigpo": 50.0}
 BAR_TURNS = 100_000

@@ -23,7 +23,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.packing import batch_of
 from turngate.trainer.learner import Lora
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 
 

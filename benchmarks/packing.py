@@ -28,7 +28,7 @@ import torch
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.tiny import random_model, train_tokenizer
 from turngate.store import machine
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.tree_attention import kernels_on

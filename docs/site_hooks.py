@@ -1,11 +1,13 @@
 """What the documentation site adds to the pages of ``docs/`` (``mkdocs.yml`` names this file).
 
 README, CONTRIBUTING, AGENTS and CHANGELOG become pages, and every other file of the repository that a page links to
-becomes one that shows its text. So each link that works in the repository works in the site.
+becomes one that shows its text. So each link that works in the repository works in the site. A line
+``::: parts of PATH`` of a page becomes the reference of every shipped part of the family of parts at PATH.
 """
 
 from __future__ import annotations
 
+import importlib
 import posixpath
 import re
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ ROOT_PAGES = {
 SHOWN = (".py", ".toml", ".json", ".md")
 """The files of a linked folder whose text is shown."""
 FENCE = re.compile(r"^ *```")
+PARTS = re.compile(r"^::: parts of (\S+)$", re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)((?:#[^)\s]*)?)(?=\))")
 
 
@@ -44,10 +47,19 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     here = page.file.src_uri
     if here.startswith("source/"):
         return markdown
+    markdown = PARTS.sub(lambda match: "\n\n".join(f"::: {path}" for path in parts_of(match[1])), markdown)
     return "".join(
         line if fenced else LINK.sub(lambda match: _moved(match[1], here) + match[2], line)
         for line, fenced in lines(markdown)
     )
+
+
+def parts_of(path: str) -> list[str]:
+    """Where the shipped parts of a family of parts are defined, by the name under which a config knows them."""
+    module, _, name = path.rpartition(".")
+    family = getattr(importlib.import_module(module), name)
+    found = [part.function or part for _, part in sorted(family.catalogue().items())]
+    return [f"{one.__module__}.{one.__qualname__}" for one in found if one.__module__.startswith("turngate.")]
 
 
 def lines(markdown: str) -> Iterator[tuple[str, bool]]:

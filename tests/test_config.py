@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS
+from tests.helpers.every import for_every
 from turngate.config.run_config import Config, dump, load, parse, parse_table
 from turngate.config.sections import TinyModel
 from turngate.errors import ConfigError, DataError
 from turngate.field_help import field_help
 from turngate.parts import Part
 from turngate.rewards import Rubric
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
 
 RULES = {**CREDITS, **TOKEN_CREDITS}
@@ -266,7 +267,7 @@ def as_symbol(argument):
     return "_".join([GREEK.get(first, first), *rest])
 
 
-@pytest.mark.parametrize("name", RULES)
+@for_every("name", RULES)
 def test_the_settings_of_a_credit_rule_are_its_arguments_and_its_docstring_names_them(name):
     arguments = [argument for argument in signature(RULES[name]).parameters if argument != "table"]
     assert list(CreditRule.find(name).model_fields) == ["type", *arguments]

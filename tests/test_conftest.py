@@ -1,5 +1,6 @@
 """In CI nothing is skipped quietly. Each case runs a small suite of its own under the real conftest."""
 
+import inspect
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW
+from tests.helpers.every import for_every
 
 CONFTEST = Path(__file__).with_name("conftest.py")
 ROOT = CONFTEST.parents[1]
@@ -90,3 +92,22 @@ def test_a_slow_test_is_told_by_its_folder_its_file_or_its_name(tmp_path):
         "test_ab.py::test_longer",
         "test_b.py::test_longer",
     ]
+
+
+@for_every("number", [1, 2, 3])
+def odd(number: int, least: int) -> None:
+    assert number >= least, "is small"
+    assert number % 2, "is even"
+
+
+def test_a_law_is_tested_for_every_value_and_those_that_break_it_are_named() -> None:
+    assert list(inspect.signature(odd).parameters) == ["least"]
+    with pytest.raises(pytest.fail.Exception) as caught:
+        odd(least=1)
+    first, second = str(caught.value).splitlines()[:2]
+    assert first == "not for 1 of 3 values of 'number':"
+    assert second.startswith("  2: AssertionError: is even")
+    with pytest.raises(pytest.fail.Exception, match="not for 3 of 3"):
+        odd(least=4)
+    with pytest.raises(ValueError, match="there is no value of 'number' to test"):
+        for_every("number", [])

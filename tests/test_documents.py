@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS
 from tests.source.layers_picture import ROOT, picture
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 
 GUIDES = (
     "CONTRIBUTING.md",
@@ -103,6 +103,7 @@ def test_every_part_of_the_package_is_found_by_its_short_name(acme: Path) -> Non
         import turngate.config.run_config
         import turngate.envs.router.env, turngate.envs.search.env
         import turngate.envs.tooluse.generated.domains.users, turngate.envs.tooluse.env
+        import turngate.trainer.offline.replays
         from turngate.parts import families
         from turngate.methods.overlay import find
         from turngate.rubrics import find_rubric
@@ -222,7 +223,7 @@ def test_the_branching_of_the_package_grows_a_tree_of_its_environment(acme: Path
         from turngate.agents.rollout import Player, TokenLimits
         from turngate.agents.tree_rollout import play_tree
         from turngate.envs.pool.pool import EnvPool
-        from turngate.trainer.branching import BranchingPart
+        from turngate.trainer.branching.base import BranchingPart
         async def main():
             chat = Chat(train_tokenizer(["Say a."] * 4, vocabulary=300))
             policy = ScriptedPolicy(lambda request: f"say {request.seed % 1000}", chat, concurrency=2)

@@ -9,7 +9,7 @@ OWN = """
 from turngate import FromEvidence
 from turngate.errors import ConfigError
 from turngate.trainer.filters.parts import FilterPart
-from turngate.trainer.guidance import NoGuidePart
+from turngate.trainer.guidance.base import NoGuidePart
 
 
 class Many(NoGuidePart):

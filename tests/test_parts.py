@@ -290,10 +290,35 @@ def test_a_user_error_inside_a_part_keeps_its_key():
 
 def test_a_part_that_was_made_from_a_function_is_sent_to_other_processes():
     from tests.run import rank_parts
-    from turngate.trainer.loss import Objective
+    from turngate.trainer.loss.base import Objective
 
     part = Objective.load({"type": "tests.run.rank_parts:scaled", "by": 0.5})
     sent = pickle.loads(pickle.dumps(part))
     assert sent == part
     assert type(sent).function is rank_parts.scaled
     assert sent.by == 0.5
+
+
+WHERE_SHIPPED = """
+import importlib, pkgutil
+import turngate
+from turngate.parts import families
+
+for found in pkgutil.walk_packages(turngate.__path__, "turngate."):
+    if not any(word in found.name for word in ("vllm", ".inside", "new_package", "__main__")):
+        importlib.import_module(found.name)
+for family in families():
+    for name, part in family.types.items():
+        places = {part.__module__, part.__module__.rpartition(".")[0]}
+        if not places & {*family.shipped_in, family.__module__}:
+            print(f"{family.__qualname__}.shipped_in lacks {part.__module__}, which defines '{name}'")
+print(len(list(families())), "families")
+"""
+
+
+def test_every_shipped_part_is_defined_where_its_family_looks() -> None:
+    """However little of the package was imported before its name is looked up."""
+    done = subprocess.run([sys.executable, "-c", WHERE_SHIPPED], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.endswith(" families\n")
+    assert done.stdout.count("\n") == 1, done.stdout

@@ -105,6 +105,9 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
         assert re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"?(?:https?:)?//", text) == []
     task = (tmp_path / "reference" / "environments.html").read_text()
     assert 'id="turngate.Task.private"' in task
+    credit = (tmp_path / "reference" / "credit.html").read_text()
+    assert 'id="turngate.trainer.credit.gigpo.gigpo"' in credit  # which no page names
+    assert "::: parts of" not in credit
     assert "turngate.TurnEnv" in (tmp_path / "search" / "search_index.json").read_text()
 
 

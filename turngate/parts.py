@@ -18,9 +18,10 @@ that sets ``noun`` and ``types``. A field annotated with a base class takes a pa
 >>> Greeting.model_validate({"type": "hello", "times": 2})()
 'hello hello'
 
-A name is looked up, in this order, among the parts that are defined (the shipped ones, and those of modules that were
-imported), in the entry points of other packages (group ``turngate.greetings``: ``NAME = "package.module:Class"``), and
-as ``package.module:Name``, also of a module in the current folder. Where a family takes plain functions
+A part is known from the moment its class is defined. A family says where its shipped parts are (``shipped_in``), and
+these modules are imported when a name is looked up. A name is looked up, in this order, among the parts that are
+known, in the entry points of other packages (group ``turngate.greetings``: ``NAME = "package.module:Class"``), and as
+``package.module:Name``, also of a module in the current folder. Where a family takes plain functions
 (``from_function``), a function is a part too, and its keyword-only arguments are its settings.
 
 Reading a config must not import torch, so a module whose parts use torch writes ``torch = when_used("torch")``.
@@ -32,13 +33,14 @@ import builtins
 import importlib
 import inspect
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -48,6 +50,8 @@ from turngate.foreign import guarded
 
 if TYPE_CHECKING:
     from turngate.config import Config
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def _dumped(part: Part, info: core_schema.SerializationInfo) -> dict[str, Any]:
@@ -59,7 +63,9 @@ class Part(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     types: ClassVar[dict[str, type[Part]]]
-    """The parts of the family that are defined so far, by ``type``."""
+    """The parts of the family that are defined so far, by ``type``; ``catalogue`` has all of them."""
+    shipped_in: ClassVar[tuple[str, ...]] = ()
+    """Modules, and packages of modules, that define the shipped parts of the family."""
     noun: ClassVar[str] = "part"
     """Word for a part of the family in error messages; the group of entry points is its plural."""
     fallback: ClassVar[str] = ""
@@ -124,7 +130,7 @@ class Part(BaseModel):
 
         Raises UnknownName, and ConfigError for an object that cannot be a part of this family.
         """
-        if name in cls.types:
+        if name in cls.types or name in cls.catalogue():
             return cls.types[name]  # type: ignore[return-value]
         plugins = {entry.value: entry for entry in _entries(cls.group()) if entry.name == name}
         if len(plugins) > 1:
@@ -150,9 +156,16 @@ class Part(BaseModel):
         return found
 
     @classmethod
+    def catalogue(cls) -> Mapping[str, builtins.type[Part]]:
+        """The parts of the family by ``type``: those that ship, and those of modules that were imported."""
+        for place in cls.shipped_in:
+            _import_all(place)
+        return cls.types
+
+    @classmethod
     def names(cls) -> frozenset[str]:
-        """Every name that can be written without a path: of defined parts and of entry points."""
-        return frozenset(name for name in cls.types if ":" not in name) | frozenset(
+        """Every name that can be written without a path: of parts and of entry points."""
+        return frozenset(name for name in cls.catalogue() if ":" not in name) | frozenset(
             entry.name for entry in _entries(cls.group())
         )
 
@@ -211,6 +224,15 @@ class Part(BaseModel):
         made.function = staticmethod(function)
         return made
 
+    @classmethod
+    def define(cls, function: Function) -> Function:
+        """Make a function a part of the family under its own name (a decorator); the function itself is returned.
+
+        Raises DuplicateName for the name of another part, and what ``of_function`` raises.
+        """
+        cls.of_function(function.__name__, function)
+        return function
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         """How pickle sends it: a class that was made from a function, or for a path, is looked up by its name there."""
         cls = type(self)
@@ -234,6 +256,14 @@ class Part(BaseModel):
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """A copy with changed settings, validated like a new part."""
         return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
+
+
+@cache
+def _import_all(place: str) -> None:
+    """Import a module, and each one in it if it is a package; those of packages in it are not imported."""
+    package = importlib.import_module(place)
+    for found in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{place}."):
+        importlib.import_module(found.name)
 
 
 def _named(family: type[Part], name: str, settings: Mapping[str, object]) -> Part:

@@ -5,9 +5,8 @@
     Group → ScoredGroup → TurnTable → Batch                         what the learner sees
 
 Each stage has its own type, so data that was not scored cannot reach credit. Everything is frozen; arrays are
-numpy and must not be written to. Suffixes: ``_K`` tokens of one completion, ``_T`` turns of one trajectory,
-``_B`` trajectories, ``_N`` all turns of a batch end to end, ``_L`` packed tokens, ``_S`` policy tokens of a batch.
-Times end in ``_s``.
+numpy and must not be written to. Suffixes: ``_K`` tokens of one completion, ``_T`` turns of one trajectory, ``_B``
+trajectories, ``_N`` all turns of a batch end to end, ``_L`` packed tokens, ``_S`` policy tokens of a batch.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from turngate.agents.policies.forward import HubForward, cast, precision_of
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.tiny import train_tokenizer
 from turngate.store import machine
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch, Request
 

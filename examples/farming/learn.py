@@ -27,12 +27,12 @@ from turngate.envs.pool.pool import EnvPool
 from turngate.errors import RunError
 from turngate.report.episodes import PlayedEvaluation
 from turngate.trainer.checks.monitoring import Watch
-from turngate.trainer.credit import rloo
+from turngate.trainer.credit.rloo import rloo
 from turngate.trainer.evaluation.evaluate import evaluate
 from turngate.trainer.filters.parts import varied
-from turngate.trainer.guidance import NoGuide
+from turngate.trainer.guidance.base import NoGuide
 from turngate.trainer.imitate import Imitation, imitate
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.run import Run
 from turngate.trainer.step import train_step
 from turngate.trainer.torch.learner import TorchLearner

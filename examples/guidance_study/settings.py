@@ -14,7 +14,8 @@ from turngate.config.run_config import Config, load
 from turngate.envs.lock import COLOURS, colours_of, key_of
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.store.folder import RunFolder
-from turngate.trainer.guidance import Guide, GuideGrpoPart, Helpers
+from turngate.trainer.guidance.base import Guide, Helpers
+from turngate.trainer.guidance.hint_guides import GuideGrpoPart
 from turngate.types import Task, Trajectory
 
 HERE = Path(__file__).parent

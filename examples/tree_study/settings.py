@@ -11,7 +11,7 @@ import numpy as np
 
 from examples.credit_study.settings import ENVIRONMENTS, config_with
 from turngate.config.run_config import Config
-from turngate.trainer.credit import tree_rpo
+from turngate.trainer.credit.tree_rpo import tree_rpo
 from turngate.types import FloatArray, TurnTable
 
 TURNS: Mapping[str, int] = MappingProxyType({"lock3": 3, "sql": 5})

@@ -22,7 +22,7 @@ from turngate.agents.tree_rollout import play_tree
 from turngate.envs.lock import KEYS, LockEnv, LockTasks, colours_of, key_of
 from turngate.envs.pool.pool import EnvPool
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.branching import McValuesBranching
+from turngate.trainer.branching.value_forks import McValuesBranching
 from turngate.trainer.signals.base import played_of
 from turngate.trainer.signals.continuations import ContinuationValues
 from turngate.types import Group, Guidance, Request, ScoredGroup, Task

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.credit import BAR_TURNS, markdown, measure, missed, synthetic
-from turngate.trainer.credit import CREDITS
+from tests.helpers.credit_rules import CREDITS
 from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.tree import grow
 

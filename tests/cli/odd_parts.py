@@ -12,13 +12,15 @@ from turngate import Guidance, Reward
 from turngate.agents.branches import Fork
 from turngate.agents.policies.parts import LocalPolicyPart
 from turngate.agents.prefix_turns import PrefixTurns
-from turngate.trainer.auxiliary import AuxiliaryPart, AuxiliaryRow, AuxiliaryRows, AuxiliarySource
-from turngate.trainer.branching import BranchingPart
-from turngate.trainer.curriculum import CurriculumPart, PoolCurriculum, PoolPart
+from turngate.trainer.auxiliary.base import AuxiliaryPart, AuxiliaryRow, AuxiliaryRows, AuxiliarySource
+from turngate.trainer.branching.base import BranchingPart
+from turngate.trainer.curriculum.base import CurriculumPart
+from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart
 from turngate.trainer.filters.parts import FilterPart
-from turngate.trainer.guidance import Guide, GuidePart, Plan
+from turngate.trainer.guidance.base import Guide, GuidePart
+from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.learner import TorchLearnerPart
-from turngate.trainer.loss import Correction, Gain, Objective, Penalty, Shaping
+from turngate.trainer.loss.base import Correction, Gain, Objective, Penalty, Shaping
 from turngate.trainer.loss.tokens import Needs
 from turngate.trainer.offline.replays import ReplayPart, StepPlan
 from turngate.trainer.offline.sources import EpisodesPart, Waves

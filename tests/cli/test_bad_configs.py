@@ -187,7 +187,7 @@ IDLE = [
         "train.filters: the filter 'varied' is listed twice, so its drops could not be told apart; keep one",
     ),
     ({"credit": "tree_rpo"}, "credit: credit 'tree_rpo' cannot be used here: it needs branches"),
-    ({"value": {}}, "value has no effect: credit 'grpo' uses no critic; turn_gae, "),
+    ({"value": {}}, "value has no effect: credit 'grpo' uses no critic; bilevel_gae, "),
     ({"credit": "turn_gae", "value": {"coef": 3.0}}, "value: coef has no effect with trunk = 'detached'"),
     ({"reward_model": {}}, "reward_model has no effect: credit 'grpo' uses no reward model; prime, "),
     ({"signals": {"entropy": "exact"}}, "signals.entropy has no effect: credit 'grpo' reads no entropy"),

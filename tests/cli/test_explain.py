@@ -21,7 +21,7 @@ from turngate.errors import ConfigError, UnknownName, UserError
 from turngate.parts import Part
 from turngate.rubrics import SHIPPED
 from turngate.sinks import ConsoleLines, Tensorboard, Wandb
-from turngate.trainer.loss import Penalty
+from turngate.trainer.loss.base import Penalty
 
 
 class Tune(Part):

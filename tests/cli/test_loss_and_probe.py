@@ -20,7 +20,7 @@ from turngate.store import Store
 from turngate.trainer.checks.gradient_probe import GradientProbe, TurnShift
 from turngate.trainer.filters.parts import varied
 from turngate.trainer.learner import LearnerPart
-from turngate.trainer.loss import Objective
+from turngate.trainer.loss.base import Objective
 
 CONFIG = """
 name = "lock"
@@ -127,7 +127,7 @@ OWN_PARTS = '''
 from turngate.agents.policies.parts import LocalPolicyPart
 from turngate.agents.rollout import TokenLimits
 from turngate.trainer.learner import TorchLearnerPart
-from turngate.trainer.loss import Gain, Objective
+from turngate.trainer.loss.base import Gain, Objective
 
 
 class Mine(Objective):

@@ -209,7 +209,7 @@ def test_rewards_credit_rules_and_what_a_config_asks_are_named_too(trained, kind
 
 def test_a_part_that_ships_is_not_blamed_as_a_users(monkeypatch):
     from turngate.part_calls import call_part, ignored
-    from turngate.trainer.guidance import NoGuide
+    from turngate.trainer.guidance.base import NoGuide
 
     monkeypatch.setattr(NoGuide, "observe", lambda self, groups: {}["who"])
     with pytest.raises(KeyError):

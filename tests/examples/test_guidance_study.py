@@ -22,7 +22,7 @@ from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.lock import LockTasks, colours_of, key_of
 from turngate.run.environments import Environments
 from turngate.store.folder import RunFolder
-from turngate.trainer.guidance import Helpers
+from turngate.trainer.guidance.base import Helpers
 from turngate.types import Ending, Evidence, Trajectory
 
 LOCK, SQL = ENVIRONMENTS["lock"].settings, ENVIRONMENTS["sql"].settings

@@ -10,11 +10,11 @@ from tests.helpers.recipes import FOLDER, alternatives
 from turngate.config.run_config import Config, parse
 from turngate.methods.overlay import find, parts_in
 from turngate.parts import Part
-from turngate.trainer.auxiliary import AuxiliaryPart
-from turngate.trainer.branching import BranchingPart
-from turngate.trainer.curriculum import CurriculumPart
+from turngate.trainer.auxiliary.base import AuxiliaryPart
+from turngate.trainer.branching.base import BranchingPart
+from turngate.trainer.curriculum.base import CurriculumPart
 from turngate.trainer.filters.parts import FilterPart
-from turngate.trainer.guidance import GuidePart
+from turngate.trainer.guidance.base import GuidePart
 
 PAGE = (FOLDER.parents[1] / "docs" / "guidance.md").read_text(encoding="utf-8")
 TABLES: dict[str, tuple[type[Part], str, set[str]]] = {

@@ -34,7 +34,7 @@ from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import rloo
+from turngate.trainer.credit.rloo import rloo
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.filters.parts import keep
 

@@ -16,7 +16,7 @@ from tests.helpers import models
 from tests.helpers.episodes_csv import rates_of_episodes
 from turngate.envs.lock import KEYS, colours_of
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import grpo
+from turngate.trainer.credit.grpo import grpo
 
 
 def test_trees_get_the_updates_that_sample_as_many_turns():

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from tests.helpers import models
 from turngate.agents.prefix_turns import Entry, PrefixTurns
-from turngate.trainer.guidance import Guide, GuidePart, Plan
+from turngate.trainer.guidance.base import Guide, GuidePart
+from turngate.trainer.guidance.plan import Plan
 from turngate.types import Guidance, ScoredGroup, Task
 
 MODULES = {"hint_guides", "solutions", "seele", "prefixes", "prefix_schedules", "reflect", "screening"}

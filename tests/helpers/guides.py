@@ -1,7 +1,8 @@
 """A guide for runs of tests, named by its path in a config."""
 
 from turngate.agents.prefix_turns import PrefixTurns
-from turngate.trainer.guidance import Guide, GuidePart, Plan
+from turngate.trainer.guidance.base import Guide, GuidePart
+from turngate.trainer.guidance.plan import Plan
 from turngate.types import Guidance
 
 

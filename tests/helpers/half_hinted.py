@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from turngate.trainer.guidance import Guide, GuidePart, Helpers, Plan
+from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
+from turngate.trainer.guidance.plan import Plan
 from turngate.types import Guidance, Task
 
 HINT = Guidance(kind="fact", level=1, text="red is a", source="env", insert_turn=1, strip_for_train=True)

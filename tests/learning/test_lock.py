@@ -18,15 +18,16 @@ from turngate.agents.rollout import TokenLimits
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv, LockTasks
 from turngate.envs.pool.pool import EnvPool
 from turngate.trainer.ahead import training_of
-from turngate.trainer.credit import grpo, turn_gae
 from turngate.trainer.credit.control import shuffle_between_trajectories
-from turngate.trainer.credit.turn_gae import value_targets
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.turn_gae import turn_gae, value_targets
 from turngate.trainer.evaluation.evaluate import evaluate
 from turngate.trainer.filters.parts import varied
-from turngate.trainer.guidance import NoGuide
+from turngate.trainer.guidance.base import NoGuide
 from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.learner import Critic
-from turngate.trainer.loss import PolicyLoss, Truncated
+from turngate.trainer.loss.corrections import Truncated
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.run import Run
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.values import Values

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.every import for_every
 from turngate.cli.methods import markdown_page
 from turngate.errors import ConfigError, DataError
 from turngate.methods.overlay import FOLDER, NOT_MEASURED, find, listed, parts_in, read
@@ -34,7 +35,7 @@ def test_every_file_is_read_and_sets_parts() -> None:
         )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_every("name", NAMES)
 def test_a_page_that_measures_a_method_names_one_of_its_parts(name: str) -> None:
     method = find(name)
     if method.head.measured != NOT_MEASURED:

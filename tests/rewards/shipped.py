@@ -23,34 +23,13 @@ from turngate.rewards import (
     UnitTests,
     Veto,
 )
-from turngate.rewards.outcome import (
-    AnswerOrAbstain,
-    BrierScore,
-    CandidateClicks,
-    CitedAnswer,
-    ConfidentClicks,
-    ExactMatch,
-    ExecutionMatch,
-    FtrlAnswer,
-    FtrlCalls,
-    LanserDiagnostics,
-    ListOverlap,
-    Localisation,
-    NgramSimilarity,
-    NumericMatch,
-    PatchSimilarity,
-    ReproducedFirst,
-    ResultF1,
-    RetrievalRelevance,
-    Rlcr,
-    SchemaLinking,
-    StepSearch,
-    StepSearchAnswer,
-    StepVerdicts,
-    TagFormat,
-    TokenF1,
-    ToolRL,
-)
+from turngate.rewards.outcome.answers import ExactMatch, ListOverlap, NumericMatch, TokenF1
+from turngate.rewards.outcome.calibration import AnswerOrAbstain, BrierScore, Rlcr
+from turngate.rewards.outcome.calls import FtrlAnswer, FtrlCalls, ToolRL
+from turngate.rewards.outcome.code import LanserDiagnostics, Localisation, PatchSimilarity, ReproducedFirst
+from turngate.rewards.outcome.gui import CandidateClicks, ConfidentClicks, StepVerdicts
+from turngate.rewards.outcome.search import CitedAnswer, RetrievalRelevance, StepSearch, StepSearchAnswer
+from turngate.rewards.outcome.sql import ExecutionMatch, NgramSimilarity, ResultF1, SchemaLinking, TagFormat
 
 WON = FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1))
 STEP = FromEvidence(name="step", evidence="step", weight=0.3, per_turn=True, agg="sum")

@@ -43,7 +43,7 @@ def test_a_rubric_of_every_sort_loads_after_importing_turngate_alone():
 def test_importing_any_module_of_rewards_makes_nothing_else_known():
     program = """
 import importlib, pkgutil, turngate
-known = turngate.Reward.types | turngate.Gate.types
+known = {**turngate.Reward.catalogue(), **turngate.Gate.catalogue()}
 import turngate.rewards
 for found in pkgutil.walk_packages(turngate.rewards.__path__, "turngate.rewards."):
     importlib.import_module(found.name)

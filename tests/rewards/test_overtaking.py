@@ -4,10 +4,10 @@ from itertools import islice
 from typing import Literal
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from tests.rewards.overtaking import REWARDS, contradictions, gate, mixtures, outcomes, records, reward, rubric
 from tests.rewards.shipped import FORMULAS, GATES, types
 from turngate.rewards import FromEvidence, Gate, InformationGain, Reward, Rubric, requires
@@ -29,8 +29,8 @@ def test_every_shipped_part_takes_part():
     assert set(GATES) == types(Gate)
 
 
-@pytest.mark.parametrize("by", GATES)
-@pytest.mark.parametrize("kind", REWARDS)
+@for_every("by", GATES)
+@for_every("kind", REWARDS)
 def test_no_gate_lets_a_component_do_what_the_check_rules_out(kind: str, by: str):
     rng = np.random.default_rng([*f"{kind} {by}".encode()])
     drawn = (rubric([*outcomes(rng), reward(kind, "a", rng)], [gate(by, "a", [], rng)]) for _ in range(100))
@@ -84,7 +84,7 @@ def test_it_finds_a_sum_whose_terms_a_gate_drops():
     assert contradictions(true, true.check(), played) == []
 
 
-@pytest.mark.parametrize("by", ["veto", "needs_outcome", "soft"])
+@for_every("by", ["veto", "needs_outcome", "soft"])
 def test_it_finds_each_sort_of_false_claim(by: str):
     """Unsafe rubrics with the verdict of a safe one."""
     won = FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1))

@@ -28,7 +28,9 @@ from turngate.rewards import (
     requires,
     veto,
 )
-from turngate.rewards.outcome import AnswerOrAbstain, BrierScore, CitedAnswer, Rlcr, StepSearchAnswer, ToolRL
+from turngate.rewards.outcome.calibration import AnswerOrAbstain, BrierScore, Rlcr
+from turngate.rewards.outcome.calls import ToolRL
+from turngate.rewards.outcome.search import CitedAnswer, StepSearchAnswer
 from turngate.rewards.parts import Line
 from turngate.types import (
     Action,

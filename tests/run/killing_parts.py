@@ -14,8 +14,9 @@ from turngate import register
 from turngate.envs.base import Outcome
 from turngate.envs.lock import LockEnv
 from turngate.envs.tasks import TasksLike
-from turngate.trainer.guidance import Helpers, Plan, ReverseCurriculumPart
-from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum
+from turngate.trainer.guidance.base import Helpers
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum, ReverseCurriculumPart
 from turngate.types import Action, ScoredGroup
 
 WAVE, BRANCH = 2, 9

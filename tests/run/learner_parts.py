@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from turngate.trainer.learner import TorchLearnerPart
-from turngate.trainer.loss import Penalty
+from turngate.trainer.loss.base import Penalty
 from turngate.trainer.torch.learner import TorchLearner
 
 UPDATE = 4

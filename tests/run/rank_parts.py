@@ -7,7 +7,8 @@ import numpy as np
 
 from tests.helpers.thinking_lock import alternating
 from turngate.errors import RunError
-from turngate.trainer.loss import Gain, Tokens
+from turngate.trainer.loss.base import Gain
+from turngate.trainer.loss.tokens import Tokens
 from turngate.types import FloatArray, TurnTable
 
 

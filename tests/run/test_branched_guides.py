@@ -25,7 +25,7 @@ from turngate.run.job import Job
 from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
-from turngate.trainer.branching import BranchingPart
+from turngate.trainer.branching.base import BranchingPart
 from turngate.types import ScoredGroup, Trajectory
 
 BRANCHINGS: dict[str, dict[str, Any]] = {

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.helpers import models
+from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS
 from turngate.agents import tiny
 from turngate.config.run_config import parse
 from turngate.envs.lock import LockEnv
@@ -22,10 +23,9 @@ from turngate.run.assembly.credit import answer_of, needs_reference, own_rule, r
 from turngate.run.assembly.learners import learner_of, reference_of, reward_model_of
 from turngate.run.environments import Environments
 from turngate.trainer.checkpoint import Checkpoints
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.filters.parts import FilterPart
-from turngate.trainer.guidance import NoGuide
+from turngate.trainer.guidance.base import NoGuide
 from turngate.trainer.run import Run
 from turngate.trainer.step import train_step
 from turngate.types import RewardEvent, Score, ScoredGroup, TurnTable
@@ -252,7 +252,7 @@ def test_a_rule_over_branches_is_refused_where_nothing_branches(name):
     [
         (
             {"credit": {"type": "rloo"}, "value": {"warmup": 1}},
-            "value has no effect: credit 'rloo' uses no critic; turn_gae, token_gae, bilevel_gae do",
+            "value has no effect: credit 'rloo' uses no critic; bilevel_gae, token_gae, turn_gae do",
         ),
         (
             {"credit": {"type": "rloo"}, "reward_model": {}},

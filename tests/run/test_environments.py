@@ -17,7 +17,7 @@ from turngate.envs.lock import RUBRIC
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards import FromEvidence, Rubric
 from turngate.run.environments import Environments
-from turngate.trainer.curriculum import shares
+from turngate.trainer.curriculum.task_order import shares
 from turngate.types import Evidence, Group
 
 LOCK = "turngate/Lock-v1"

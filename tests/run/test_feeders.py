@@ -22,7 +22,7 @@ from turngate import Evidence, FromEvidence, Rubric, Task, TaskList, ToolEnv, Tu
 from turngate.config.run_config import parse
 from turngate.envs.registry import registered
 from turngate.errors import ConfigError, RunError
-from turngate.rewards.outcome import Rlcr
+from turngate.rewards.outcome.calibration import Rlcr
 from turngate.run.checks.feeders import check_feeders
 from turngate.run.environments import Environments
 from turngate.run.job import Job

@@ -17,8 +17,9 @@ from turngate.run.assembly.guide_help import check_guide
 from turngate.run.job import Job
 from turngate.store import Store
 from turngate.store.folder import RunFolder
-from turngate.trainer.guidance import Helpers, Plan, ReverseCurriculumPart
-from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum
+from turngate.trainer.guidance.base import Helpers
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum, ReverseCurriculumPart
 from turngate.types import ScoredGroup, Source, Task
 
 GUIDES: dict[str, dict[str, object]] = {

@@ -21,7 +21,7 @@ from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
 from turngate.trainer import ahead
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
-from turngate.trainer.guidance import MemoryGuide
+from turngate.trainer.guidance.experience import MemoryGuide
 from turngate.trainer.guidance.experience_memory import Operation
 
 RUBRIC = {

@@ -20,7 +20,7 @@ from turngate.run.doctor.needed_memory import (
     size_of,
 )
 from turngate.trainer.learner import Lora
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch
 

@@ -19,7 +19,7 @@ from turngate.run.assembly.learners import learner_of
 from turngate.run.assembly.models import load_model
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.learner import TOLERANCES
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 LOCK = {"env": {"id": "turngate/Lock-v1"}, "policy": {"turn_tokens": 8, "context": 256, "concurrency": 8}}
 LR, UPDATES = 1e-5, 5

@@ -8,7 +8,7 @@ from tests.helpers.kills import Killed
 from tests.run.test_curriculum_runs import BASE, EASY, numbers, played, run
 from turngate.errors import ConfigError
 from turngate.store.metrics import read_metrics
-from turngate.trainer.curriculum import Ur2Part
+from turngate.trainer.curriculum.retrieval import Ur2Part
 
 SEARCH = {
     "id": "turngate/Search-v1",

@@ -16,7 +16,7 @@ from turngate.run.job import Job
 from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
-from turngate.trainer.guidance import SecondPolicyPart
+from turngate.trainer.guidance.second_policy import SecondPolicyPart
 from turngate.types import Guidance, Source
 
 PARSED = {"type": "from_evidence", "name": "parsed", "evidence": "parsed", "kind": "outcome", "per_turn": True}

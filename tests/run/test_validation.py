@@ -25,7 +25,7 @@ from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluations_file import read_evaluations
 from turngate.trainer.evaluation.validation_passes import read_passes, write_passes
 from turngate.trainer.imitate import Imitation
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 TABLE: dict[str, Any] = {
     "name": "lock",

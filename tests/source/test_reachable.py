@@ -49,9 +49,23 @@ def roots(source: Source, root: Path, package: str) -> set[Node]:
     }
     found |= {(module, "ENTITIES") for module in source.trees}  # which the world of a domain looks for
     loaded = source.imported_with(f"{package}.config") | source.imported_with(package)
+    for module in shipping(source):
+        loaded |= source.imported_with(module)
     return found | {
         node for node, definition in source.definitions.items() if node[0] in loaded and is_part(definition)
     }
+
+
+def shipping(source: Source) -> set[str]:
+    """The modules that families of parts name in ``shipped_in``: modules, and packages of modules."""
+    named = {
+        ast.literal_eval(place)
+        for tree in source.trees.values()
+        for line in ast.walk(tree)
+        if isinstance(line, ast.AnnAssign) and ast.unparse(line.target) == "shipped_in"
+        for place in getattr(line.value, "elts", ())
+    }
+    return {module for module in source.trees if {module, module.rpartition(".")[0]} & named}
 
 
 def shown(source: Source, module: str) -> set[Node]:
@@ -94,9 +108,9 @@ def is_command(definition: ast.AST) -> bool:
 
 
 def is_marked(definition: ast.AST) -> bool:
-    """A tool or a policy: its world finds it in the module by its mark."""
+    """A tool or a policy, which its world finds by its mark, or a function that is a part."""
     marks = [ast.unparse(decorator).partition("(")[0] for decorator in getattr(definition, "decorator_list", ())]
-    return bool({"tool", "policy"} & set(marks))
+    return bool({"tool", "policy", "rule", "FilterPart.define"} & set(marks))
 
 
 def is_part(definition: ast.AST) -> bool:

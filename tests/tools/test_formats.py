@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from turngate.envs.base import TurnSpec
 from turngate.envs.tasks import TaskList
 from turngate.envs.tool_env import ToolEnv
@@ -74,13 +75,13 @@ def test_what_is_written_is_read_back(tool_format, calls):
     assert read(written(tool_format, *calls)) == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [
+@for_every("text, expected", [
     ("look", ("look", {})),
     ("  say   a  b \n", ("say", {"text": "a  b"})),
     ("move 3", ("move", {"steps": 3})),
     ("move 3 left", ("move", {"steps": 3, "way": "left"})),
 ])  # fmt: skip
-@pytest.mark.parametrize("tool_format", ["", "command_line"])
+@for_every("tool_format", ["", "command_line"])
 def test_a_command_line(text, expected, tool_format):
     assert read(text, tool_format) == ([expected], None, "")
 
@@ -100,7 +101,7 @@ def test_other_forms_that_models_of_a_family_write():
 # --- thoughts and smuggled calls --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tool_format", [name for name in MODELS if name not in ("harmony", "llama3")])
+@for_every("tool_format", [name for name in MODELS if name not in ("harmony", "llama3")])
 def test_what_stands_before_a_call_is_the_thought(tool_format):
     action = parse(f"I move.\n{written(tool_format, call('look'))}", TOOLS, tool_format)
     assert (action.thought, action.flaw) == ("I move.", "")
@@ -114,7 +115,7 @@ def test_the_channels_of_harmony_hold_the_thought():
     assert (action.thought, action.calls, action.flaw) == ("A call to=functions.say.", (call("look"),), "")
 
 
-@pytest.mark.parametrize("tool_format", [name for name in MODELS if name != "harmony"])
+@for_every("tool_format", [name for name in MODELS if name != "harmony"])
 def test_a_call_inside_of_a_thought_is_none(tool_format):
     smuggled = written(tool_format, call("say", text="secret"))
     action = parse(f"<think>{smuggled}</think>{written(tool_format, call('look'))}", TOOLS, tool_format)
@@ -125,8 +126,8 @@ def test_a_call_inside_of_a_thought_is_none(tool_format):
     assert (action.calls, action.parse_error) == ((), "no call after <think>; close it and write one tool call")
 
 
-@pytest.mark.parametrize("inner", MODELS)
-@pytest.mark.parametrize("tool_format", [name for name in MODELS if name != "qwen_coder"])
+@for_every("inner", MODELS)
+@for_every("tool_format", [name for name in MODELS if name != "qwen_coder"])
 def test_a_call_inside_of_a_string_is_text(tool_format, inner):
     smuggled = f"{written(inner, call('look'))} and more"
     expected = [("say", {"text": smuggled})], None, ""
@@ -135,7 +136,7 @@ def test_a_call_inside_of_a_string_is_text(tool_format, inner):
         assert read(written(tool_format, call("say", text=smuggled))) == expected
 
 
-@pytest.mark.parametrize("inner", MODELS)
+@for_every("inner", MODELS)
 def test_a_call_inside_of_a_bare_value_is_text(inner):
     smuggled = f"{written(inner, call('look'))} and more"
     text = written("qwen_coder", call("say", text=smuggled))
@@ -151,7 +152,7 @@ def test_a_bare_value_that_ends_its_own_parameter_is_not_carried_out_short():
     )
 
 
-@pytest.mark.parametrize("tool_format", [name for name in MODELS if name != "qwen_coder"])
+@for_every("tool_format", [name for name in MODELS if name != "qwen_coder"])
 def test_a_call_nested_in_its_own_notation_is_text(tool_format):
     nested = written(tool_format, call("say", text=written(tool_format, call("say", text="inner"))))
     expected = [("say", {"text": nested})], None, ""
@@ -192,7 +193,7 @@ class Echo(ToolEnv):
         return "\n".join(written(name, call("say", text="smuggled")) for name in MODELS)
 
 
-@pytest.mark.parametrize("tool_format", TOOL_FORMATS)
+@for_every("tool_format", TOOL_FORMATS)
 def test_a_call_in_the_answer_of_a_tool_is_none(tool_format):
     env = Echo()
     env.reset(options={"tool_format": tool_format})
@@ -209,7 +210,7 @@ def test_a_call_inside_of_a_command_is_text_where_commands_were_agreed_upon():
         assert read(f"say {smuggled}", "command_line") == ([("say", {"text": smuggled})], None, "")
 
 
-@pytest.mark.parametrize("tool_format", MODELS)
+@for_every("tool_format", MODELS)
 def test_a_call_as_the_value_of_an_argument_is_refused_as_a_value(tool_format):
     nested = call("say", text={"name": "look", "arguments": {}})
     calls, problem, _ = read(written(tool_format, nested), tool_format)
@@ -222,7 +223,7 @@ def test_a_call_as_the_value_of_an_argument_is_refused_as_a_value(tool_format):
 # --- badly written ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tool_format", MODELS)
+@for_every("tool_format", MODELS)
 def test_a_call_that_is_cut_off_is_never_carried_out_short(tool_format):
     whole = written(tool_format, call("say", text="delete everything but the house"))
     for end in range(len(whole)):
@@ -232,7 +233,7 @@ def test_a_call_that_is_cut_off_is_never_carried_out_short(tool_format):
             assert bool(calls) == (problem is None)
 
 
-@pytest.mark.parametrize("tool_format", MODELS)
+@for_every("tool_format", MODELS)
 def test_the_same_call_twice_is_two_calls(tool_format):
     if tool_format not in SINGLE:
         twice = written(tool_format, call("look"), call("look"))
@@ -246,16 +247,16 @@ def test_a_second_call_where_a_turn_holds_one_is_left_out_and_told():
     assert read("look\nlook", "command_line") == ([], "look takes no arguments; write: look", "")
 
 
-@pytest.mark.parametrize("tool_format", MODELS)
+@for_every("tool_format", MODELS)
 def test_a_flood_of_calls_is_refused(tool_format):
     if tool_format not in SINGLE:
         calls, problem, _ = read(written(tool_format, *[call("look")] * 65), tool_format)
         assert (calls, problem) == ([], "more than 64 tool calls in one turn; write fewer")
 
 
-@pytest.mark.parametrize("tool_format", [name for name in MODELS if name != "qwen_coder"])
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
+@for_every("tool_format", [name for name in MODELS if name != "qwen_coder"])
+@for_every(
+    "arguments, problem",
     [
         ('{"text": }', "tool call is not JSON"),
         ('{"text": "a", "text": "b"}', "tool call names a key twice; write each once"),
@@ -269,7 +270,6 @@ def test_a_flood_of_calls_is_refused(tool_format):
         ('{"text": "\\u0000"}', "a NUL character cannot be passed on; leave it out"),
         ('{"text": "\\udfff"}', "'\\udfff' is half of a character (a lone surrogate); leave it out"),
     ],
-    ids=lambda value: value[:20],
 )
 def test_what_cannot_be_read_is_told(tool_format, arguments, problem):
     text = written(tool_format, call("say", text="TEXT")).replace('{"text": "TEXT"}', arguments)
@@ -282,8 +282,8 @@ def _coder(inner, name="say"):
     return f"<tool_call>\n<function={name}>\n{inner}</function>\n</tool_call>"
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@for_every(
+    "text, problem",
     [
         (_coder("<parameter=text>\na\n"), "<parameter=…> is not closed by </parameter>"),
         (
@@ -305,14 +305,14 @@ def test_bare_values_that_cannot_be_read_are_told(text, problem):
     assert read(text, "qwen_coder") == ([], problem, "")
 
 
-@pytest.mark.parametrize("tool_format", MODELS)
+@for_every("tool_format", MODELS)
 def test_a_tool_that_does_not_exist_is_told(tool_format):
     text = written(tool_format, ToolCall(name="lok", arguments={}))
     assert read(text, tool_format) == ([], "unknown tool 'lok'; did you mean look?", "")
 
 
-@pytest.mark.parametrize(
-    ("tool_format", "text", "problem"),
+@for_every(
+    "tool_format, text, problem",
     [
         ("hermes", "<tool_call>\nlook\n</tool_call>", "tool call is not JSON"),
         ("hermes", "<tool_call>\n[]\n</tool_call>", 'tool call needs {"name": …, "arguments": {…}}'),
@@ -336,9 +336,9 @@ def test_a_frame_that_is_malformed_is_told(tool_format, text, problem):
     assert told.startswith(problem), told
 
 
-@pytest.mark.parametrize("tool_format", [name for name in MODELS if name != "qwen_coder"])
-@pytest.mark.parametrize(
-    ("arguments", "value", "flaw"),
+@for_every("tool_format", [name for name in MODELS if name != "qwen_coder"])
+@for_every(
+    "arguments, value, flaw",
     [
         ('{"text": "a\nb"}', "a\nb", "a line break inside of a JSON string; write \\n"),
         ('{"text": "a",}', "a", "a comma before a closing bracket"),
@@ -349,29 +349,29 @@ def test_json_as_models_write_it_is_read_and_remarked(tool_format, arguments, va
     assert read(text, tool_format) == ([("say", {"text": value})], None, flaw)
 
 
-@pytest.mark.parametrize("tool_format", [name for name in MODELS if name not in ("qwen_coder", "command_line")])
+@for_every("tool_format", [name for name in MODELS if name not in ("qwen_coder", "command_line")])
 def test_a_number_written_as_text_is_read_and_remarked(tool_format):
     calls, problem, flaw = read(written(tool_format, call("move", steps="3")), tool_format)
     assert (calls, problem) == ([("move", {"steps": "3"})], None)
     assert flaw == "argument 'steps' of move is \"3\", which is of another type"
 
 
-@pytest.mark.parametrize("tool_format", MODELS)
+@for_every("tool_format", MODELS)
 def test_a_wrong_argument_is_told_with_its_name_and_the_usage(tool_format):
     calls, problem, _ = read(written(tool_format, call("move", steps=3, way="up")), tool_format)
     assert calls == []
     assert problem == "argument 'way' of move should be 'left' or 'right', not 'up'; write: move STEPS [WAY]"
 
 
-@pytest.mark.parametrize("tool_format", MODELS)
+@for_every("tool_format", MODELS)
 def test_text_after_a_call_is_a_flaw(tool_format):
     _, problem, flaw = read(written(tool_format, call("look")) + "\nThat was it.", tool_format)
     assert problem is None
     assert flaw.startswith("text after a tool call")
 
 
-@pytest.mark.parametrize("agreed", MODELS)
-@pytest.mark.parametrize("used", MODELS)
+@for_every("agreed", MODELS)
+@for_every("used", MODELS)
 def test_another_notation_than_agreed_is_read_and_has_a_flaw(agreed, used):
     calls, problem, flaw = read(written(used, call("say", text="a")), agreed)
     assert (calls, problem) == ([("say", {"text": "a"})], None)

@@ -16,22 +16,22 @@ from turngate.run.replay.replayed_actions import first_seed
 from turngate.trainer.batch.pack import pack
 from turngate.trainer.batch.shared_turns import regrafted, sampled_turns
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.branching import (
+from turngate.trainer.branching.base import BranchingPart
+from turngate.trainer.branching.level_forks import PorToolBranching, TreeRpoBranching
+from turngate.trainer.branching.second_attempts import RiseBranching
+from turngate.trainer.branching.tree_costs import branch_metrics, tree_cost
+from turngate.trainer.branching.uncertain_forks import (
     ArpoBranching,
-    BranchingPart,
     CureBranching,
     EpTreeBranching,
-    McValuesBranching,
-    PorToolBranching,
-    ProverBranching,
-    RiseBranching,
-    TreeGrpoBranching,
-    TreeRpoBranching,
+    branch_chance,
+    start_surprisal,
 )
-from turngate.trainer.branching.tree_costs import branch_metrics, tree_cost
-from turngate.trainer.branching.uncertain_forks import branch_chance, start_surprisal
-from turngate.trainer.credit import dr_grpo, rloo
+from turngate.trainer.branching.uniform_forks import TreeGrpoBranching
+from turngate.trainer.branching.value_forks import McValuesBranching, ProverBranching
+from turngate.trainer.credit.dr_grpo import dr_grpo
 from turngate.trainer.credit.progress import best_of
+from turngate.trainer.credit.rloo import rloo
 from turngate.trainer.credit.siblings import siblings
 from turngate.trainer.credit.tree import grow as grow_trees
 from turngate.trainer.curriculum.pass_rates import unaided

@@ -17,7 +17,7 @@ from turngate.errors import MismatchError
 from turngate.trainer.batch.pack import pack, pack_demonstrations
 from turngate.trainer.checks.canary import PROBE_TOKENS, check_agreement, longest, mean_limit, probe
 from turngate.trainer.learner import TOLERANCES
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 TOLERANCE = 1e-4
 

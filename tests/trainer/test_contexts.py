@@ -18,7 +18,8 @@ from turngate.errors import MismatchError
 from turngate.trainer.batch.contexts import Origin, origins, without_hint
 from turngate.trainer.batch.pack import pack
 from turngate.trainer.checks.canary import UpdateKl, check_agreement
-from turngate.trainer.loss import PolicyLoss, Shaped
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.shaping import Shaped
 from turngate.types import Guidance, Source
 
 HINT = Guidance(kind="fact", level=1, text="red is a", source="env", insert_turn=1, strip_for_train=True)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from turngate.envs.lock import LockTasks
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError
-from turngate.trainer.curriculum import TaskStream
+from turngate.trainer.curriculum.task_order import TaskStream
 from turngate.types import Task
 
 

@@ -16,10 +16,15 @@ from turngate.envs.code.rubric import RUBRIC as CODE_REPAIR
 from turngate.rewards import BestSoFar, FromEvidence, Gate, Rubric
 from turngate.rewards.gates.whole_kinds import cap_process, needs_outcome
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import grpo, mt_grpo, prorag, pure, rloo, sag, spa, step_grpo
 from turngate.trainer.credit.cohorts import group
-from turngate.trainer.credit.pure import softmin_steps
-from turngate.trainer.credit.spa import progress_steps
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.mt_grpo import mt_grpo
+from turngate.trainer.credit.prorag import prorag
+from turngate.trainer.credit.pure import pure, softmin_steps
+from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.sag import sag
+from turngate.trainer.credit.spa import progress_steps, spa
+from turngate.trainer.credit.step_grpo import step_grpo
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.recorded_columns import EvidenceColumns
 from turngate.types import Evidence, Group, ScoredGroup, Trajectory, TurnTable

@@ -14,11 +14,11 @@ from turngate.errors import RunError
 from turngate.judges.examiners.base import Examiner, Scope
 from turngate.judges.examiners.examining import Examining
 from turngate.rewards import FromEvidence, Rubric
-from turngate.trainer.credit import rloo
+from turngate.trainer.credit.rloo import rloo
 from turngate.trainer.evaluation.evaluate import evaluate
 from turngate.trainer.filters.parts import varied
-from turngate.trainer.guidance import NoGuide
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.guidance.base import NoGuide
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.run import Run
 from turngate.trainer.step import train_step
 from turngate.types import Evidence

@@ -13,7 +13,7 @@ from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import LockEnv
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.imitate import Imitation, converge, decay_passes, imitate
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 
 

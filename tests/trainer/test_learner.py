@@ -9,7 +9,7 @@ from turngate.field_help import field_help
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, LearnerPart, TorchLearnerPart
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.types import Sampling
 
 

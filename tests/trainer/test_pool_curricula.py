@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import models
 from turngate.errors import ConfigError, StoreError
-from turngate.trainer.curriculum import CurriculumPart, Supply, TaskPool, pool_of
+from turngate.trainer.curriculum.base import CurriculumPart, Supply, TaskPool, pool_of
 from turngate.trainer.curriculum.choosing import band_distance, draw_places
 from turngate.trainer.curriculum.pass_rates import (
     PassRates,

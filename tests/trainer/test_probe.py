@@ -14,9 +14,12 @@ from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.trainer.batch.pack import pack
 from turngate.trainer.batch.table import tabulate
 from turngate.trainer.checks.gradient_probe import probe_gradient
-from turngate.trainer.credit import returns, rloo
+from turngate.trainer.credit.returns import returns
+from turngate.trainer.credit.rloo import rloo
 from turngate.trainer.credit.sag import sag
-from turngate.trainer.loss import Gspo, KlCov, PolicyLoss, Reinforce
+from turngate.trainer.loss.covariance import KlCov
+from turngate.trainer.loss.objectives import Gspo, Reinforce
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.types import Evidence, Group, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE

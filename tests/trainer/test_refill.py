@@ -12,13 +12,13 @@ from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.store.metrics import Clock
-from turngate.trainer.credit import grpo
-from turngate.trainer.curriculum import Supply
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.curriculum.base import Supply
 from turngate.trainer.curriculum.pass_rates import expected_draws, informative
 from turngate.trainer.curriculum.task_order import InOrder
 from turngate.trainer.filters.parts import keep
-from turngate.trainer.guidance import NoGuide
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.guidance.base import NoGuide
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.refill import batch_size
 from turngate.trainer.run import Run
 from turngate.trainer.waves import play_waves

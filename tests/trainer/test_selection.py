@@ -13,7 +13,7 @@ from tests.helpers import models
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards import FromEvidence, Rubric, needs_outcome
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import grpo
+from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.filters.sibling_rules import dcpo, prof, without_copies, without_void
 from turngate.types import Evidence, Group, Guidance, ScoredGroup, Source
 

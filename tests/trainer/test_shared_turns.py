@@ -12,7 +12,11 @@ from tests.helpers.numbers import near
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.batch.shared_turns import merged_share, shared_columns
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import gigpo, grpo, lambda_grpo, lambda_grpo_tokens, tempo
+from turngate.trainer.credit.gigpo import gigpo
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.lambda_grpo import lambda_grpo
+from turngate.trainer.credit.per_token import lambda_grpo_tokens
+from turngate.trainer.credit.tempo import tempo
 from turngate.trainer.credit.tree import grow
 from turngate.trainer.signals.base import played_of
 from turngate.trainer.signals.similar import SharedTokens, SimilarStates

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from tests.helpers import models
+from tests.helpers.credit_rules import VALUE_TARGETS
 from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.errors import ShapeError
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import random_reward
 from turngate.trainer.credit.implicit import cross_entropy, istar, preference, prime
 from turngate.trainer.credit.turn_gae import turn_gae, value_targets

@@ -13,10 +13,12 @@ from turngate.agents.rollout import Player
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.errors import AgentFault, MismatchError, RunError
-from turngate.trainer.credit import dr_grpo, rloo
+from turngate.trainer.credit.dr_grpo import dr_grpo
+from turngate.trainer.credit.rloo import rloo
 from turngate.trainer.filters.parts import varied
-from turngate.trainer.guidance import Guide, NoGuide, Plan
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.guidance.base import Guide, NoGuide
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.run import Run
 from turngate.trainer.step import summarize, train_step
 from turngate.types import Ending, Guidance, RewardEvent, Score, ScoredGroup, derive_seed

@@ -13,8 +13,11 @@ from turngate.errors import ShapeError
 from turngate.rewards.gates.whole_kinds import cap_process, veto
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import prorag, pure, sag, spa
 from turngate.trainer.credit.pay_sources import successes
+from turngate.trainer.credit.prorag import prorag
+from turngate.trainer.credit.pure import pure
+from turngate.trainer.credit.sag import sag
+from turngate.trainer.credit.spa import spa
 from turngate.types import (
     Action,
     Completion,

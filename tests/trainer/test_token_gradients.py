@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.helpers import models
+from tests.helpers.credit_rules import TOKEN_CREDITS, VALUE_TARGETS
 from turngate.errors import ShapeError
 from turngate.trainer.batch.pack import pack
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.learner import Critic
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.recorded_columns import TokenRows
 from turngate.trainer.signals.values import Values

@@ -15,9 +15,10 @@ from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.errors import PartError, RunError
 from turngate.store.metrics import Clock
-from turngate.trainer.credit import grpo
-from turngate.trainer.guidance import Guide, NoGuide, Plan
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.guidance.base import Guide, NoGuide
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.run import Run
 from turngate.trainer.waves import MAX_WAVES, play_waves
 from turngate.types import Guidance, derive_seed

@@ -264,7 +264,7 @@ def _only_part_with(found: Key | Model, step: str) -> Model | None:
     """The part that fits at a key and has a key ``step`` of its own, where there is one alone: its name may be left
     out of the path."""
     family = found.holds.family if isinstance(found, Key) else None
-    parts = [] if family is None else [part for part in family.types.values() if step in part.model_fields]
+    parts = [] if family is None else [part for part in family.catalogue().values() if step in part.model_fields]
     return parts[0] if len(parts) == 1 else None
 
 

@@ -86,9 +86,9 @@ def show(console: Console, comparison: Comparison) -> None:
 
 def left_out(comparison: Comparison) -> dict[str, str]:
     """The payments that come from a guide and not from a rubric, and the guide."""
-    from turngate.trainer.guidance import GuidePart
+    from turngate.trainer.guidance.base import GuidePart
 
-    parts = [part for part in GuidePart.types.values() if issubclass(part, GuidePart)]
+    parts = [part for part in GuidePart.catalogue().values() if issubclass(part, GuidePart)]
     known = {name: part.model_fields["type"].default for part in parts for name in part.bonuses}
     return {name: known[name] for name in comparison.means() if name in known and name not in comparison.names}
 

@@ -30,21 +30,22 @@ from turngate.parts import TRUST, Part, UntrustedCode, import_module, importing_
 from turngate.problems import one_line
 from turngate.sinks import ConsoleLines, SinkPart
 from turngate.store.folder import RunFolder
-from turngate.trainer.auxiliary import AuxiliaryPart
-from turngate.trainer.branching import BranchingPart
+from turngate.trainer.auxiliary.base import AuxiliaryPart
+from turngate.trainer.branching.base import BranchingPart
 from turngate.trainer.branching.fitting import fills_values
-from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import check_controls
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
-from turngate.trainer.curriculum import CurriculumPart, InOrderPart
+from turngate.trainer.curriculum.base import CurriculumPart
+from turngate.trainer.curriculum.task_order import InOrderPart
 from turngate.trainer.filters.parts import Filter
-from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
+from turngate.trainer.guidance.base import GuidePart, NoGuidePart
+from turngate.trainer.guidance.experience import MemoryGuidePart
 from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
-from turngate.trainer.loss import LossSettings
+from turngate.trainer.loss.settings import LossSettings
 from turngate.trainer.loss.staleness import check_ahead, with_correction
-from turngate.trainer.offline import EpisodesPart, PlayedPart
 from turngate.trainer.offline.source_checks import check_sync
+from turngate.trainer.offline.sources import EpisodesPart, PlayedPart
 from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
     ENTROPY_COLUMNS,
@@ -184,7 +185,8 @@ class Config(Section):
         except ConfigError as error:
             raise ConfigError(f"credit: {error}") from None
         if self.value is not None and not reads & VALUES:
-            raise ValueError(f"value has no effect: credit '{name}' uses no critic; {', '.join(VALUE_TARGETS)} do")
+            critics = ", ".join(CreditRule.with_critic())
+            raise ValueError(f"value has no effect: credit '{name}' uses no critic; {critics} do")
         if self.value is not None and not self.learner.has_critic:
             raise ValueError(f"learner.type '{self.learner.type}' {NO_CRITIC}, unlike '{name}'")
         if self.reward_model is not None and name not in REWARD_MODELS:

@@ -6,15 +6,12 @@ that ship are defined beside their environments (``sql/sources.py``, ``code/sour
 
 from __future__ import annotations
 
-import builtins
-import importlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,23 +22,6 @@ from turngate.problems import one_line
 from turngate.types import Action, Task, derive_seed
 
 T = TypeVar("T")
-
-SHIPPED = (
-    "turngate.envs.lock",
-    "turngate.envs.sql.sources",
-    "turngate.envs.code.sources",
-    "turngate.envs.search.sources",
-    "turngate.envs.tooluse.sources",
-    "turngate.envs.web.generated.shop.shop_source",
-    "turngate.envs.web.loaders.miniwob.sources",
-    "turngate.envs.web.loaders.own.own_source",
-    "turngate.envs.web.generated.slides.slide_source",
-    "turngate.envs.router.sources",
-    "turngate.envs.tooluse.generated.domains.domain_sources",
-    "turngate.envs.tooluse.loaders.tau.tau_sources",
-    "turngate.envs.tooluse.loaders.bfcl.bfcl_source",
-)
-"""The modules that define the sources of the environments that ship."""
 
 _log = logging.getLogger(__name__)
 
@@ -240,22 +220,25 @@ class TaskSourcePart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "task source"
+    shipped_in: ClassVar[tuple[str, ...]] = (
+        "turngate.envs.lock",
+        "turngate.envs.sql.sources",
+        "turngate.envs.code.sources",
+        "turngate.envs.search.sources",
+        "turngate.envs.tooluse.sources",
+        "turngate.envs.web.generated.shop.shop_source",
+        "turngate.envs.web.loaders.miniwob.sources",
+        "turngate.envs.web.loaders.own.own_source",
+        "turngate.envs.web.generated.slides.slide_source",
+        "turngate.envs.router.sources",
+        "turngate.envs.tooluse.generated.domains.domain_sources",
+        "turngate.envs.tooluse.loaders.tau.tau_sources",
+        "turngate.envs.tooluse.loaders.bfcl.bfcl_source",
+    )
     from_function: ClassVar[bool] = True
     kind: ClassVar[str] = ""
     """The kind of its tasks, in the plural, for instance "locks". An environment refuses a source of another kind than
     its own tasks; with "" the source fits any environment."""
-
-    @classmethod
-    def find(cls, name: str) -> builtins.type[Self]:
-        """The class of the part called ``name``; see ``Part.find``."""
-        _define_shipped()
-        return super().find(name)
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        """Every name that can be written without a path."""
-        _define_shipped()
-        return super().names()
 
     def open(self) -> TaskSource:
         """Read the tasks. Raises UserError for a file that is missing or has another form than it should."""
@@ -285,13 +268,6 @@ class TaskSourcePart(Part):
         if not file.is_file():
             raise BadPath(f".{key}: there is no file '{file}'")
         return file
-
-
-@cache
-def _define_shipped() -> None:
-    """Import the modules that define the task sources that ship. The environments themselves are not imported."""
-    for module in SHIPPED:
-        importlib.import_module(module)
 
 
 class BadPath(ConfigError):
@@ -324,7 +300,7 @@ def part_of(tasks: TasksLike, default: TasksLike, env: str) -> TaskSourcePart | 
     part = _meant(tasks)
     kind = getattr(default, "kind", "")
     if isinstance(part, TaskSourcePart) and part.kind and kind and part.kind != kind:
-        fitting = sorted(name for name, one in TaskSourcePart.types.items() if getattr(one, "kind", "") == kind)
+        fitting = sorted(name for name, one in TaskSourcePart.catalogue().items() if getattr(one, "kind", "") == kind)
         raise ConfigError(
             f"tasks: '{part.type}' gives tasks of {part.kind}, and {env} plays {kind}; use one of "
             f"{', '.join(fitting)}, or package.module:Name for your own"

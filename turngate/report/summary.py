@@ -42,7 +42,7 @@ from turngate.trainer.evaluation.abstention import abstention_lines
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.evaluations_file import read_evaluations, withheld_lines
 from turngate.trainer.evaluation.overlap import overlap_lines, read_overlaps
-from turngate.trainer.guidance import NoGuidePart
+from turngate.trainer.guidance.base import NoGuidePart
 from turngate.types import Metrics
 
 STRIPS = 3

@@ -5,8 +5,6 @@ are in ``gates`` (for a whole kind of reward), ``limits`` (for one component), `
 another) and ``shares`` (part payments). ``components`` and ``outcome`` hold the rewards that ship. ``safety`` proves
 before a run that process rewards cannot outrank the outcome: ``regions`` and ``ranges`` compute what can be paid,
 ``counterexamples`` makes imagined episodes that break a bound.
-
-Importing this package makes every reward and gate that it ships known by its ``type``, so that a rubric in JSON loads.
 """
 
 from turngate.rewards.components import EventCost, InformationGain, LengthCost, Repetition

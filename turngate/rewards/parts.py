@@ -188,6 +188,7 @@ class Reward(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "reward"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.rewards", "turngate.rewards.outcome")
     name: str
     """Name of the component in ledger, metrics and gates; unique in a rubric."""
     kind: Kind = "process"

@@ -25,7 +25,8 @@ from turngate.envs.registry import find, make
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.foreign import described
 from turngate.rewards import Rubric
-from turngate.trainer.curriculum import Supply, TaskPool, TaskStream, pool_of, shares
+from turngate.trainer.curriculum.base import Supply, TaskPool, pool_of
+from turngate.trainer.curriculum.task_order import TaskStream, shares
 from turngate.types import Group, ScoredGroup, Task, derive_seed
 
 _log = logging.getLogger(__name__)

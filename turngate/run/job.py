@@ -46,8 +46,8 @@ from turngate.trainer.ahead import Training, training_of
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.checks.alarm_log import AlarmLog
 from turngate.trainer.checks.monitoring import Watch, console_line, recorded
-from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.curriculum.answers import opened_curriculum
+from turngate.trainer.curriculum.base import Curriculum
 from turngate.trainer.evaluation.evaluate import evaluate
 from turngate.trainer.evaluation.evaluations_file import (
     WITH_MEMORY,
@@ -57,7 +57,7 @@ from turngate.trainer.evaluation.evaluations_file import (
     withheld_line,
 )
 from turngate.trainer.evaluation.overlap import SplitOverlap
-from turngate.trainer.guidance import MemoryGuide
+from turngate.trainer.guidance.experience import MemoryGuide
 from turngate.trainer.guidance.experience_memory import Recalled
 from turngate.trainer.run import Run
 from turngate.types import ScoredGroup, Task, derive_seed

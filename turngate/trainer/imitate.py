@@ -15,7 +15,7 @@ import numpy as np
 
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.learner import Learner
-from turngate.trainer.loss import Loss
+from turngate.trainer.loss.tokens import Loss
 from turngate.types import Metrics, Trajectory
 
 Phase = Literal["constant", "decay"]

@@ -18,14 +18,14 @@ from turngate.trainer.batch.pack import Aggregate
 from turngate.trainer.branching.tree_play import Trees
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.checks.monitoring import unwatched
-from turngate.trainer.curriculum import Curriculum
+from turngate.trainer.curriculum.base import Curriculum
 from turngate.trainer.filters.parts import Filter
-from turngate.trainer.guidance import Guide, Remembering
 from turngate.trainer.guidance.answers import observed
+from turngate.trainer.guidance.base import Guide, Remembering
 from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.guidance.writer import Writer
 from turngate.trainer.learner import MAX_KL, Learner, Measured, Measuring
-from turngate.trainer.loss import Loss
+from turngate.trainer.loss.tokens import Loss
 from turngate.trainer.offline.sources import EpisodeSource, PlayedEpisodes
 from turngate.trainer.publishing import Publishing
 from turngate.trainer.signals.base import Signals

@@ -23,8 +23,9 @@ from turngate.judges.examiners.examining import Stage
 from turngate.store.metrics import Clock
 from turngate.trainer.batch.shared_turns import regrafted
 from turngate.trainer.branching.tree_costs import branch_metrics
-from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.answers import first_wave, next_wave, settle
+from turngate.trainer.guidance.base import Guide, NoGuide
+from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import is_solved, success_rate, unguided
 from turngate.trainer.guidance.writer import consult, prepare
 from turngate.trainer.offline.sources import Waves

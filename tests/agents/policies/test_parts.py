@@ -10,7 +10,7 @@ from turngate.agents.rollout import TokenLimits
 from turngate.config.run_config import parse
 from turngate.errors import ConfigError
 from turngate.field_help import field_help
-from turngate.trainer.loss import Penalty
+from turngate.trainer.loss.base import Penalty
 from turngate.types import Sampling
 
 

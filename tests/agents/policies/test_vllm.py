@@ -23,7 +23,7 @@ from turngate.errors import ConfigError, MismatchError, OutOfRoom, PolicyError
 from turngate.trainer.batch.pack import pack, pack_demonstrations
 from turngate.trainer.checks.canary import check_agreement, longest, probe
 from turngate.trainer.learner import Lora
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.types import EndedBy, Ending, Request, Sampling
 
 pytestmark = [vllm_engines.needed, pytest.mark.component, pytest.mark.timeout(900)]

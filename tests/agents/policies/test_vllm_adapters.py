@@ -20,7 +20,7 @@ from turngate.errors import ConfigError, MismatchError, PolicyError
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.checks.canary import check_agreement
 from turngate.trainer.learner import Lora
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.types import Request
 
 pytestmark = [vllm_engines.needed, pytest.mark.component, pytest.mark.timeout(900)]

@@ -11,8 +11,8 @@ from benchmarks.credit_lab.paths import comparison_policy, enumerate_paths, grad
 from benchmarks.credit_lab.processes import all_processes
 from turngate.rewards.gates.whole_kinds import needs_outcome
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.trainer.credit import rloo
 from turngate.trainer.credit.returns import returns
+from turngate.trainer.credit.rloo import rloo
 from turngate.types import Ending, Evidence, Record
 
 PATHS = {process.name: enumerate_paths(process) for process in all_processes()}

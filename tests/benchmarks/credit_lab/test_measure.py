@@ -78,7 +78,7 @@ def test_batch_wide_estimators_see_one_batch_at_a_time():
 
 
 def test_labels_are_unique_and_every_method_of_the_library_has_a_line():
-    from turngate.trainer.credit import CREDITS
+    from tests.helpers.credit_rules import CREDITS
 
     labels = [one.label for one in ESTIMATORS]
     assert len(labels) == len(set(labels))

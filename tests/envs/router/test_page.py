@@ -9,7 +9,7 @@ import pytest
 from turngate.config.sections import EnvSection
 from turngate.envs.check.check_env import check_env
 from turngate.judges.asking import JudgePart
-from turngate.judges.examiners import CostWindow
+from turngate.judges.examiners.cost_window import CostWindow
 from turngate.rubrics import find_rubric
 from turngate.run.environments import builder
 

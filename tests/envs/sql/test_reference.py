@@ -15,8 +15,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
 
-import pytest
-
+from tests.helpers.every import for_every
 from turngate.envs.sql.loaders.reference import reference_tasks
 from turngate.envs.tasks import TaskList
 
@@ -149,7 +148,7 @@ def test_every_question_has_an_answer_of_its_own():
     assert set(QUESTIONS) == set(ANSWERS)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@for_every("name", QUESTIONS)
 def test_the_written_answer_is_what_python_finds_without_sql(name: str):
     row = QUESTIONS[name]
     written = [tuple(values) for values in row["answer"]]
@@ -157,7 +156,7 @@ def test_the_written_answer_is_what_python_finds_without_sql(name: str):
     assert (written == computed) if row["ordered"] else (Counter(written) == Counter(computed))
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@for_every("name", QUESTIONS)
 def test_the_gold_query_gives_the_written_answer_in_any_scan_order(name: str):
     row = QUESTIONS[name]
     written = [tuple(values) for values in row["answer"]]

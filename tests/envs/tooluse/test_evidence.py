@@ -10,7 +10,7 @@ from tests.envs.tooluse.lamps import write
 from turngate.envs.tooluse.engine.watch import likeness
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.rewards import FromEvidence, Rubric
-from turngate.rewards.outcome import FtrlCalls, ToolRL
+from turngate.rewards.outcome.calls import FtrlCalls, ToolRL
 from turngate.types import Action, Ending, Record, ToolCall
 
 TOOLS = '''

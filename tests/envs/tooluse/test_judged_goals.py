@@ -12,7 +12,7 @@ from turngate.agents import tiny
 from turngate.envs.check.check_env import check_env
 from turngate.errors import UserError
 from turngate.judges.asking import FunctionJudge
-from turngate.judges.examiners import JudgedGoals
+from turngate.judges.examiners.judged_goals import JudgedGoals
 from turngate.rubrics import find_rubric
 from turngate.store import Store
 from turngate.store.folder import RunFolder

@@ -10,7 +10,7 @@ from turngate.envs.tool_env import ToolError
 from turngate.envs.web.candidates import candidates_of, rank_of_hit
 from turngate.envs.web.engine.view import Box
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import CandidateClicks, exploration_reward, in_a_line
+from turngate.rewards.outcome.gui import CandidateClicks, exploration_reward, in_a_line
 from turngate.rewards.rubric import Rubric
 
 PAGE = """<!doctype html><title>Lamp</title><style>

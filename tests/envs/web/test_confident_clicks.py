@@ -9,7 +9,7 @@ import pytest
 
 import turngate
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import ConfidentClicks, click_closeness, confident_click
+from turngate.rewards.outcome.gui import ConfidentClicks, click_closeness, confident_click
 from turngate.rewards.rubric import Rubric
 
 PAGE = """<!doctype html><title>Lamp</title><style>

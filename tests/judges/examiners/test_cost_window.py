@@ -3,7 +3,7 @@
 import pytest
 
 from tests.judges.examiners.episodes import context, examined, group, run, values
-from turngate.judges.examiners import CostWindow
+from turngate.judges.examiners.cost_window import CostWindow
 from turngate.judges.examiners.examining import Examining
 from turngate.types import Evidence
 

@@ -12,9 +12,12 @@ from tests.helpers.chat_server import serving_prompts
 from tests.helpers.scripted_judge import NO, by_points, said, yes
 from tests.judges.examiners.episodes import context, episode, examined, group, run, task, values
 from turngate.judges.asking import JudgePart, OpenAITextModel, ServerJudge
-from turngate.judges.examiners import Pairwise, Panel, Pointwise, Steps, Tournament
 from turngate.judges.examiners.base import Examiner
 from turngate.judges.examiners.examining import Examining
+from turngate.judges.examiners.pairwise import Pairwise
+from turngate.judges.examiners.pointwise import Panel, Pointwise
+from turngate.judges.examiners.steps import Steps
+from turngate.judges.examiners.tournament import Tournament
 from turngate.problems import one_line
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.store import Store

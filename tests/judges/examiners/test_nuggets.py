@@ -16,7 +16,7 @@ from turngate.config.run_config import parse
 from turngate.envs.check.check_env import check_env
 from turngate.errors import UserError
 from turngate.judges.asking import FunctionJudge
-from turngate.judges.examiners import Nuggets
+from turngate.judges.examiners.nuggets import Nuggets
 from turngate.judges.texts import Fault, item_of_text, read_answer, support
 from turngate.judges.texts.items import Criterion
 from turngate.rewards.outcome.criteria import criteria_score

@@ -16,9 +16,11 @@ from turngate.envs.lock import LockEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.judges.asking import PolicyJudge
 from turngate.judges.asking.parts import folder_version
-from turngate.judges.examiners import Pairwise, Pointwise, Tournament
 from turngate.judges.examiners.base import ExamineContext
 from turngate.judges.examiners.examining import Examining
+from turngate.judges.examiners.pairwise import Pairwise
+from turngate.judges.examiners.pointwise import Pointwise
+from turngate.judges.examiners.tournament import Tournament
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.types import EndedBy
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.judges.examiners.episodes import examined, group, task, values
-from turngate.judges.examiners import Majority, ParaphraseVotes
+from turngate.judges.examiners.majority import Majority
+from turngate.judges.examiners.paraphrase_votes import ParaphraseVotes
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.types import Evidence, Group
 

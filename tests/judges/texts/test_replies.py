@@ -4,8 +4,7 @@ import json
 import math
 import re
 
-import pytest
-
+from tests.helpers.every import for_every
 from turngate.judges.texts import (
     Criterion,
     Critique,
@@ -60,7 +59,7 @@ def test_a_no_needs_no_quote_unless_all_do():
     assert kind_of(POINT, NO, quotes="always") is FaultKind.UNQUOTED
 
 
-@pytest.mark.parametrize(
+@for_every(
     "change",
     [
         {"evidence": []},
@@ -79,7 +78,7 @@ def test_a_false_quote_voids_a_no_too():
     assert kind_of(POINT, NO | {"evidence": [{"turn": 0, "quote": "made up by me"}]}) is FaultKind.UNQUOTED
 
 
-@pytest.mark.parametrize(
+@for_every(
     "reply",
     [
         "",
@@ -131,8 +130,8 @@ def test_a_verdict_inside_a_broken_one_is_not_found():
 OTHER = pointwise(ITEM, Criterion(name="c", text="It is kind."))
 
 
-@pytest.mark.parametrize("nonce", [None, "", "id", POINT.turns[0][0], OTHER.nonce, 7, [POINT.nonce]])
-@pytest.mark.parametrize("reply", [YES, NO, {"verdict": "invalid"}])
+@for_every("nonce", [None, "", "id", POINT.turns[0][0], OTHER.nonce, 7, [POINT.nonce]])
+@for_every("reply", [YES, NO, {"verdict": "invalid"}])
 def test_only_a_reply_under_the_nonce_of_its_question_counts(reply, nonce):
     """What the agent writes is read by the judge only, and can therefore not name it."""
     forged = reply if nonce is None else {"id": nonce} | reply
@@ -159,10 +158,8 @@ FAVOURS = [
 ]
 
 
-@pytest.mark.parametrize(("ask", "forged"), FAVOURS)
-@pytest.mark.parametrize(
-    "write", [json.dumps, lambda data: re.sub("([a-z])", lambda m: f"\\u{ord(m[1]):04x}", json.dumps(data))]
-)
+@for_every("ask, forged", FAVOURS)
+@for_every("write", [json.dumps, lambda data: re.sub("([a-z])", lambda m: f"\\u{ord(m[1]):04x}", json.dumps(data))])
 def test_a_verdict_that_stands_in_the_work_is_none_even_under_the_nonce(ask, forged, write):
     """A judge that takes over the agent's JSON and adds the nonce that it was asked for."""
     question = ask(item_of_text("i", "t", f"I have done it all\n{write(forged)}"), CRITERION)
@@ -193,7 +190,7 @@ SIGNS = [
 ]
 
 
-@pytest.mark.parametrize("ask", [pointwise, steps, support, lambda item, criterion: pairwise(item, item, criterion)])
+@for_every("ask", [pointwise, steps, support, lambda item, criterion: pairwise(item, item, criterion)])
 def test_no_sign_of_a_reply_stands_in_a_prompt_where_the_work_is_shown(ask):
     text = "".join(f"a {sign} b\n" for sign in SIGNS)
     item = Item(id="i", task=text, steps=(ShownTurn(said=text, result=text),), answer="x", reference=text)
@@ -214,13 +211,13 @@ def test_a_thought_and_plain_words_may_stand_around_it():
     assert kind_of(POINT, injected) is FaultKind.MALFORMED
 
 
-@pytest.mark.parametrize("question", [POINT, PAIR, STEPS])
+@for_every("question", [POINT, PAIR, STEPS])
 def test_the_judge_may_say_that_it_cannot_be_judged(question):
     assert kind_of(question, {"verdict": "invalid"}) is FaultKind.INVALID
 
 
-@pytest.mark.parametrize(
-    ("text", "refusal"),
+@for_every(
+    "text, refusal",
     [
         ("I'm sorry, but I can't help with that.", True),
         ("I cannot evaluate this.", True),
@@ -266,8 +263,8 @@ def test_a_critique_names_the_wrong_turns():
     assert kind_of(STEPS, {"steps": [step(0, "ok")]}) == Critique(bad_T=(False, None))
 
 
-@pytest.mark.parametrize(
-    ("entries", "kind"),
+@for_every(
+    "entries, kind",
     [
         ([step(1, "wrong")], FaultKind.UNQUOTED),
         ([step(1, "wrong", "run the query")], FaultKind.UNQUOTED),

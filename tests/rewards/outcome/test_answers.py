@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from tests.helpers.growth import SIZES, assert_linear
 from turngate.errors import ConfigError
-from turngate.rewards.outcome import (
+from turngate.rewards.outcome.answers import (
     Number,
     Overlap,
     exact_match,
     is_abstention,
     list_overlap,
-    normalize,
     numeric_match,
     parse_number,
     set_overlap,
     token_f1,
 )
-from turngate.rewards.outcome.normal_form import one_form
+from turngate.rewards.outcome.normal_form import normalize, one_form
 
 words = st.sampled_from(["red", "green", "blue", "the", "Paris", "york", "new", "7"])
 texts = st.lists(words, max_size=6).map(" ".join)
@@ -36,8 +36,8 @@ gold_items = st.lists(words, min_size=1, max_size=5, unique_by=normalize)
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "expected"),
+@for_every(
+    "answer, gold, expected",
     [
         ("The Beatles!", ["beatles"], 1.0),
         ("New-York", ["new york", "NewYork"], 1.0),
@@ -50,8 +50,8 @@ def test_exact_match(answer, gold, expected):
     assert exact_match(answer, gold) == expected
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "expected"),
+@for_every(
+    "answer, gold, expected",
     [
         ("the red car", "a red bus", 0.5),  # one word in common of two and two
         ("red red red", "red", 0.5),  # 2·1 / (3 + 1)
@@ -76,7 +76,7 @@ def test_a_gold_answer_that_normalises_to_nothing_is_only_matched_by_itself():
     assert exact_match("a", ["A"]) == token_f1("a", ["A"]) == 1.0
 
 
-@pytest.mark.parametrize("score", [exact_match, token_f1])
+@for_every("score", [exact_match, token_f1])
 def test_what_cannot_be_measured_is_none(score):
     assert score(None, ["gold"]) is None
     assert score("answer", []) is None
@@ -109,8 +109,8 @@ ARTICLES = ("a", "an", "the")
 ACCENT = unicodedata.normalize("NFD", "café")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@for_every(
+    "one, other",
     [
         ("café", ACCENT),
         ("don't know", "don’t know"),
@@ -142,7 +142,7 @@ def test_what_is_the_same_is_equal_in_every_comparison(one, other):
     assert list_overlap([one], [[other]]).exact == set_overlap([other], [one]).exact == 1
 
 
-@pytest.mark.parametrize(
+@for_every(
     "different",
     [
         ["5", "-5", "5%", "$5", "€5", "-$5"],
@@ -233,8 +233,8 @@ def test_numbers_are_equal_only_to_themselves(one, other, places):
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_every(
+    "text, expected",
     [
         ("12", Number(value=12.0)),
         (" -1,234,567.5 ", Number(value=-1234567.5)),
@@ -257,15 +257,13 @@ def test_one_number_is_read(text, expected):
     assert parse_number(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "twelve", "1 2", "1, 2", "3/4", "12,34", "1.2.3", "1e999", "nan", "inf", "12 or 13"]
-)
+@for_every("text", ["", "twelve", "1 2", "1, 2", "3/4", "12,34", "1.2.3", "1e999", "nan", "inf", "12 or 13"])
 def test_anything_else_is_no_number(text):
     assert parse_number(text) is None
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "expected"),
+@for_every(
+    "answer, gold, expected",
     [
         ("1,000", 1000, 1.0),
         ("12.5%", 0.125, 1.0),
@@ -320,7 +318,7 @@ def test_a_missing_answer_or_a_gold_that_is_no_number_is_none():
     assert numeric_match("5", math.nan) is None
 
 
-@pytest.mark.parametrize("setting", [{"relative": -1.0}, {"absolute": math.inf}])
+@for_every("setting", [{"relative": -1.0}, {"absolute": math.inf}])
 def test_tolerances_that_cannot_be(setting):
     with pytest.raises(ConfigError, match="must be finite and at least 0"):
         numeric_match("5", 5, **setting)
@@ -336,8 +334,8 @@ def test_a_list_of_two_numbers_never_matches(a, b):
 # --- sets and lists --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "precision", "recall"),
+@for_every(
+    "answer, gold, precision, recall",
     [
         (["red", "blue"], ["Blue", "red"], 1.0, 1.0),
         (["red", "red", "blue"], ["red", "blue"], 1.0, 1.0),
@@ -416,8 +414,8 @@ def test_an_answer_that_also_answers_does_not_abstain():
     assert not is_abstention("I don't know, perhaps Paris")
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "f1"),
+@for_every(
+    "answer, gold, f1",
     [("北京", "北京市", 0.8), ("東京", "京都", 0.5), ("北京 city", "city", 0.5), ("北京", "上海", 0)],
 )
 def test_letters_are_the_words_of_scripts_without_spaces(answer, gold, f1):

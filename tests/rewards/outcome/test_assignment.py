@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
-from turngate.rewards.outcome import best_assignment
+from turngate.rewards.outcome.assignment import best_assignment
 
 
 def brute_force(weight):

@@ -1,7 +1,6 @@
 """Several attempts at one task."""
 
 import math
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,34 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import (
-    co_rewards,
-    majority,
-    majority_rewards,
-    pass_at_k,
-    weighted_vote,
-    win_rate,
-)
+from turngate.rewards.outcome.attempts import co_rewards, majority, majority_rewards, weighted_vote, win_rate
 
 answers = st.lists(st.sampled_from(["5", "7", "9", None]), max_size=8)
-
-
-def test_known_numbers():
-    assert pass_at_k(4, 1, 2) == pytest.approx(0.5, abs=1e-5)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 7), st.data())
-def test_pass_at_k_is_the_share_of_subsets_with_a_right_one(n, data):
-    correct, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
-    subsets = list(combinations([True] * correct + [False] * (n - correct), k))
-    assert pass_at_k(n, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
-
-
-@pytest.mark.parametrize(("n", "correct", "k"), [(4, 5, 1), (4, -1, 1), (4, 1, 5), (4, 1, 0)])
-def test_counts_that_cannot_be(n, correct, k):
-    with pytest.raises(ShapeError, match="need 0 ≤ n_correct ≤ n"):
-        pass_at_k(n, correct, k)
 
 
 def test_voting():

@@ -7,12 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import (
-    answer_or_abstain,
-    brier,
-    rlcr,
-)
-from turngate.rewards.outcome.calibration import confidence_in
+from turngate.rewards.outcome.calibration import answer_or_abstain, brier, confidence_in, rlcr
 
 chances = st.floats(0.01, 0.99)
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from turngate.errors import ShapeError
-from turngate.rewards.outcome import call_quality, ftrl_answer, ftrl_calls, same_value, toolrl
+from turngate.rewards.outcome.calls import call_quality, ftrl_answer, ftrl_calls, same_value, toolrl
 from turngate.types import ToolCall
 
 
@@ -30,8 +31,8 @@ calls = st.lists(
 # --- ToolRL ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("predicted", "expected"),
+@for_every(
+    "predicted, expected",
     [
         ([call(q="cats", k=5)], 2.5),  # S = 1 + 1 + 1 of 4
         (GOLD, 4.0),
@@ -50,8 +51,8 @@ def test_the_published_extremes_and_special_cases():
     assert toolrl([call("open")], [], faithful=True) == toolrl([], [], faithful=True) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("predicted", "malformed", "quality"),
+@for_every(
+    "predicted, malformed, quality",
     [
         (GOLD, 0, 1.0),
         ([call(q="cats", k="3.0")], 0, 1.0),
@@ -132,8 +133,8 @@ def test_several_guesses_never_pay_more_than_the_mean_of_single_ones(guesses, go
     assert call_quality(guesses, gold) <= single + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs", "equal"),
+@for_every(
+    "mine, theirs, equal",
     [
         (5, 5.0, True),
         ("5", 5, True),
@@ -181,13 +182,13 @@ def test_values(mine, theirs, equal):
 # --- FTRL ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("solved", "n", "expected"), [(2, 3, 1.0), (1, 2, 0.666667), (2, 2, 1.333333), (0, 4, 0.0)])
+@for_every("solved, n, expected", [(2, 3, 1.0), (1, 2, 0.666667), (2, 2, 1.333333), (0, 4, 0.0)])
 def test_the_published_ftrl(solved, n, expected):
     assert ftrl_calls(n, solved, faithful=True) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("solved", "n", "solvable", "expected"),
+@for_every(
+    "solved, n, solvable, expected",
     [(1, 2, None, 2 / 3), (2, 2, None, 1.0), (2, 3, None, 0.8), (2, 1, None, 1.0), (1, 1, 3, 0.5), (0, 2, None, 0.0)],
 )
 def test_the_bounded_ftrl(solved, n, solvable, expected):
@@ -207,8 +208,8 @@ def test_ftrl_is_bounded_and_a_spare_call_never_pays(n, solved, more):
     assert ftrl_calls(n + 1, solved, solvable=solved + more) <= score
 
 
-@pytest.mark.parametrize(
-    ("text", "unsolved", "stray", "expected"),
+@for_every(
+    "text, unsolved, stray, expected",
     [
         ("Paris", 1, False, 0.5),
         ("Paris", 0, False, 1.0),
@@ -218,7 +219,7 @@ def test_ftrl_is_bounded_and_a_spare_call_never_pays(n, solved, more):
         ("Paris </tool>", 0, True, -0.3),
     ],
 )
-@pytest.mark.parametrize("faithful", [True, False])
+@for_every("faithful", [True, False])
 def test_ftrl_answers(text, unsolved, stray, expected, faithful):
     assert ftrl_answer(text, ["Paris"], unsolved, stray_tags=stray, faithful=faithful) == pytest.approx(expected)
 

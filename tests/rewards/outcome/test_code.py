@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import (
+from turngate.rewards.outcome.code import (
     all_tests_pass,
     changed_lines,
     diagnostics_reward,

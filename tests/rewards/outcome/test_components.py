@@ -5,7 +5,7 @@ import json
 import pytest
 
 from turngate.rewards import Rubric
-from turngate.rewards.outcome import UnitTests
+from turngate.rewards.outcome.components import UnitTests
 from turngate.types import Ending, Evidence, Record
 
 

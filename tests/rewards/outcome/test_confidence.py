@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
-from turngate.rewards.outcome import (
+from turngate.rewards.outcome.confidence import (
     answer_confidence,
     log_probability,
     mean_log_probability,

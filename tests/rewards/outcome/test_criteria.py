@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import criteria_score
+from turngate.rewards.outcome.criteria import criteria_score
 
 
 @pytest.mark.parametrize(

@@ -8,37 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from turngate.errors import ConfigError
 from turngate.rewards import FromEvidence, Rubric
-from turngate.rewards.outcome import (
-    AnswerOrAbstain,
-    BrierScore,
-    CandidateClicks,
-    CitedAnswer,
-    ConfidentClicks,
-    ExactMatch,
-    ExecutionMatch,
-    Formula,
-    FtrlAnswer,
-    FtrlCalls,
-    LanserDiagnostics,
-    ListOverlap,
-    Localisation,
-    NgramSimilarity,
-    NumericMatch,
-    PatchSimilarity,
-    ReproducedFirst,
-    ResultF1,
-    RetrievalRelevance,
-    Rlcr,
-    SchemaLinking,
-    StepSearch,
-    StepSearchAnswer,
-    StepVerdicts,
-    TagFormat,
-    TokenF1,
-    ToolRL,
-)
+from turngate.rewards.outcome.answers import ExactMatch, ListOverlap, NumericMatch, TokenF1
+from turngate.rewards.outcome.calibration import AnswerOrAbstain, BrierScore, Rlcr
+from turngate.rewards.outcome.calls import FtrlAnswer, FtrlCalls, ToolRL
+from turngate.rewards.outcome.code import LanserDiagnostics, Localisation, PatchSimilarity, ReproducedFirst
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.outcome.gui import CandidateClicks, ConfidentClicks, StepVerdicts
+from turngate.rewards.outcome.search import CitedAnswer, RetrievalRelevance, StepSearch, StepSearchAnswer
+from turngate.rewards.outcome.sql import ExecutionMatch, NgramSimilarity, ResultF1, SchemaLinking, TagFormat
 from turngate.rewards.parts import Kind
 from turngate.types import Ending, Evidence, Record
 
@@ -149,17 +129,17 @@ PER_TURN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("part", "recorded", "expected"), CASES, ids=lambda value: getattr(value, "type", ""))
+@for_every("part, recorded, expected", CASES)
 def test_an_episode_earns_the_published_number(part, recorded, expected):
     assert earned(part, **recorded) == {None: pytest.approx(expected, abs=1e-5)}
 
 
-@pytest.mark.parametrize(("part", "recorded", "expected"), PER_TURN, ids=lambda value: getattr(value, "type", ""))
+@for_every("part, recorded, expected", PER_TURN)
 def test_a_turn_earns_the_published_number(part, recorded, expected):
     assert earned(part, **recorded) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("part", [part for part, *_ in (*CASES, *PER_TURN)], ids=lambda part: part.type)
+@for_every("part", [part for part, *_ in (*CASES, *PER_TURN)])
 def test_what_was_not_measured_is_missing_and_no_zero(part):
     result = score(part)
     assert [event.name for event in result.ledger if event.name == "x"] == []
@@ -169,7 +149,7 @@ def test_what_was_not_measured_is_missing_and_no_zero(part):
 FORMULAS = [part for part, *_ in (*CASES, *PER_TURN) if part.type != "reproduced_first"]
 
 
-@pytest.mark.parametrize("part", FORMULAS, ids=lambda part: part.type)
+@for_every("part", FORMULAS)
 def test_a_verdict_that_the_environment_recorded_counts_instead(part):
     """So that gold answers can stay with the verifier; a part whose verdict does not say what success is needs that."""
     recorded = {part.type: {0: part.high} if part.per_turn else part.high, "answer": "x", "gold": "y"}
@@ -190,8 +170,8 @@ def test_null_is_not_measured_and_the_last_measurement_counts():
     assert Rubric(rewards=(ExactMatch(name="x"),)).score(record).outcome == 1.0
 
 
-@pytest.mark.parametrize(
-    ("part", "recorded", "words"),
+@for_every(
+    "part, recorded, words",
     [
         (ExactMatch(name="x"), {"answer": 5, "gold": "5"}, "cannot read evidence 'answer', 5: .*string"),
         (ToolRL(name="x"), {"calls": [{"name": "a"}], "gold_calls": []}, "cannot read evidence 'calls'"),
@@ -206,7 +186,7 @@ def test_evidence_of_another_form_is_named(part, recorded, words):
         score(part, **recorded)
 
 
-@pytest.mark.parametrize(
+@for_every(
     "make",
     [
         lambda: FtrlCalls(name="x", faithful=True),
@@ -242,8 +222,8 @@ def reasoning_sql(execution):
     )
 
 
-@pytest.mark.parametrize(
-    ("execution", "query", "rows", "marks", "total"),
+@for_every(
+    "execution, query, rows, marks, total",
     [(2.0, "SELECT b FROM t", [], 0.5, 1 + 1 / 3 + 0.2 + 0.5), (3.0, GOLD, [[1]], 0.5, 6.5), (2.0, GOLD, [], 0.5, 3.5)],
 )
 def test_reasoning_sql_is_a_sum_of_parts(execution, query, rows, marks, total):

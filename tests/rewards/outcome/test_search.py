@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome import (
-    Overlap,
+from turngate.rewards.outcome.answers import Overlap
+from turngate.rewards.outcome.search import (
+    KEY_WEIGHT,
     citation_overlap,
     evidence_reward,
     redundancy,
@@ -20,7 +21,6 @@ from turngate.rewards.outcome import (
     stepsearch_answer,
     tfidf_similarity,
 )
-from turngate.rewards.outcome.search import KEY_WEIGHT
 
 similarities = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.floats(0, 1))
 

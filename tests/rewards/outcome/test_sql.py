@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.rewards.outcome import (
+from turngate.rewards.outcome.sql import (
     SchemaItems,
     execution_match,
     ngram_similarity,

@@ -19,23 +19,17 @@ from turngate.judges.asking import JudgePart
 from turngate.judges.asking.text_model import Reply, TextModel
 from turngate.judges.texts import Fault, FaultKind, JudgeId
 from turngate.tools.read import parse
-from turngate.trainer.auxiliary import (
-    AuxiliaryRow,
-    AuxiliaryRows,
-    EpisodePairs,
-    Gtr,
-    Interventions,
-    Kdrl,
-    Preference,
-    Relift,
-)
-from turngate.trainer.auxiliary.base import AuxiliaryContext
-from turngate.trainer.auxiliary.interventions import corrected, first_failed
+from turngate.trainer.auxiliary.base import AuxiliaryContext, AuxiliaryRow, AuxiliaryRows
+from turngate.trainer.auxiliary.episode_pairs import EpisodePairs
+from turngate.trainer.auxiliary.interventions import Interventions, corrected, first_failed
+from turngate.trainer.auxiliary.kdrl import Kdrl
 from turngate.trainer.auxiliary.learning import TowardsTeacher, add_beside, learn_apart, packed_auxiliary, towards_text
 from turngate.trainer.auxiliary.pairing import crossed
-from turngate.trainer.auxiliary.thoughts import read_correction, thought_turns
+from turngate.trainer.auxiliary.preference import Preference
+from turngate.trainer.auxiliary.relift import Relift
+from turngate.trainer.auxiliary.thoughts import Gtr, read_correction, thought_turns
 from turngate.trainer.batch.pack import pack
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.loss.tokens import gather
 from turngate.types import Guidance, Source
 

@@ -15,21 +15,11 @@ from tests.helpers.rounding import GRADIENT, assert_alike
 from tests.trainer.auxiliary.test_auxiliary_losses import episode, gradients, means, solved, with_hint, written
 from tests.trainer.loss.flat import gradient, part, tokens
 from turngate.errors import RunError
-from turngate.trainer.auxiliary import (
-    AuxiliaryRow,
-    AuxiliaryRows,
-    Cpl,
-    CplPairs,
-    EpisodePairs,
-    Kto,
-    KtoEpisodes,
-    Prdp,
-    PrdpPairs,
-    Preference,
-    pairs_of,
-)
+from turngate.trainer.auxiliary.base import AuxiliaryRow, AuxiliaryRows
+from turngate.trainer.auxiliary.episode_pairs import CplPairs, EpisodePairs, KtoEpisodes, PrdpPairs
 from turngate.trainer.auxiliary.learning import add_beside, packed_auxiliary
-from turngate.trainer.auxiliary.preference import kto_cost
+from turngate.trainer.auxiliary.pairing import pairs_of
+from turngate.trainer.auxiliary.preference import Cpl, Kto, Prdp, Preference, kto_cost
 from turngate.trainer.loss.tokens import gather
 from turngate.types import RewardEvent
 

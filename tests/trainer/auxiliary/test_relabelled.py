@@ -10,7 +10,7 @@ from tests.helpers import models
 from tests.trainer.auxiliary.test_auxiliary_losses import episode, means, with_hint
 from turngate.envs.tooluse.env import ToolUseEnv
 from turngate.envs.tooluse.generated.lending_tasks import LendingTasks
-from turngate.trainer.auxiliary import Relabelling
+from turngate.trainer.auxiliary.relabelled import Relabelling
 from turngate.types import Action, Task, ToolCall
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import models
 from tests.trainer.auxiliary.test_auxiliary_losses import episode, means
 from turngate.agents.chat import join
-from turngate.trainer.auxiliary import RiseTeacher
+from turngate.trainer.auxiliary.taught_attempts import RiseTeacher
 from turngate.types import RewardEvent
 
 

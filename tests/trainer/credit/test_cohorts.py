@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.credit_rules import CREDITS
 from tests.trainer.credit.refusing import not_refused
 from turngate.errors import ShapeError
-from turngate.trainer.credit import CREDITS
 from turngate.trainer.credit.cohorts import group
 
 NAMES = ["gigpo", "grpo", "returns", "rloo"]  # the others have tests of their own for the same laws

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit import gdpo, rloo
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
+from turngate.trainer.credit.gdpo import gdpo
 from turngate.trainer.credit.pay_sources import successes
+from turngate.trainer.credit.rloo import rloo
 
 
 def test_two_trajectories_swap_and_the_longer_repeats_the_last(table_of: Any):

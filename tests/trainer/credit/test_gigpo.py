@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit import gigpo, grpo
-from turngate.trainer.credit.gigpo import gigpo_terms, step_groups
+from turngate.trainer.credit.gigpo import gigpo, gigpo_terms, step_groups
+from turngate.trainer.credit.grpo import grpo
 
 REWARDS = [[0, 0, 1], [0, 0, 0]]
 STATES = [[10, 11, 12], [10, 13, 11]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit import grpo
+from turngate.trainer.credit.grpo import grpo
 
 ONE_OF_FOUR = [[1], [0], [0], [0]]
 

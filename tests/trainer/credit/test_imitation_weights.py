@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.credit_rules import CREDITS
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit import CREDITS, a_lol, awr, bfs_prover, imitate, rise, top_scored
+from turngate.trainer.credit.imitation_weights import a_lol, awr, bfs_prover, imitate, rise, top_scored
 from turngate.trainer.credit.rule import CreditRule
 
 PAID = st.lists(st.tuples(st.integers(0, 2), st.integers(-8, 8).map(lambda k: k / 4)), min_size=1, max_size=9)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit import arpo
-from turngate.trainer.credit import lambda_grpo as rule
+from turngate.trainer.credit.arpo import arpo
 from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.lambda_grpo import lambda_grpo as rule
 
 lambda_grpo = partial(rule, merge="recorded")
 

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from tests.trainer.credit.refusing import not_refused
 from turngate.errors import ShapeError
 from turngate.trainer.credit.canon import canon
@@ -68,7 +69,7 @@ METHODS: dict[str, Callable[[TurnTable], FloatArray]] = {
 BATCH_WIDE = {"reinforce_plus_plus", "reinforce_plus_plus_baseline", "turn_gae whitened"}
 WITHOUT_SIBLINGS = {"reinforce_plus_plus", "turn_gae", "turn_gae whitened"}
 EVERY = sorted(METHODS)
-every_method = pytest.mark.parametrize("name", EVERY)
+every_method = for_every("name", EVERY)
 TIGHT = {"rtol": 2e-4, "atol": 2e-4}
 NAN = float("nan")
 
@@ -153,7 +154,7 @@ def test_the_shape_and_that_neither_order_nor_other_cohorts_matter(table_of: Any
             np.testing.assert_allclose(METHODS[name](alone), kept_N, err_msg=name, **TIGHT)
 
 
-@pytest.mark.parametrize("name", sorted(BATCH_WIDE))
+@for_every("name", sorted(BATCH_WIDE))
 def test_whitening_does_reach_across_cohorts(table_of: Any, name: str):
     """So that the exemption above stays honest."""
     together = METHODS[name](plain(table_of, [[1], [0], [9], [0]], [0, 0, 1, 1]))
@@ -188,8 +189,8 @@ EQUAL: dict[str, Callable[[float], Callable[[TurnTable], FloatArray]]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(EQUAL))
-@pytest.mark.parametrize(("value", "count"), [(0.9, 12), (0.7, 7), (0.1, 10), (1e6 + 0.1, 9), (0.0, 3)])
+@for_every("name", sorted(EQUAL))
+@for_every("value, count", [(0.9, 12), (0.7, 7), (0.1, 10), (1e6 + 0.1, 9), (0.0, 3)])
 def test_equal_rewards_never_train(table_of: Any, name: str, value: float, count: int):
     """Without the snap, twelve float32 copies of 0.9 give 0.886 at eps=1e-8. ``turn_gae`` compares with a critic."""
     method = EQUAL[name](float(np.float32(value)))
@@ -300,8 +301,8 @@ def test_reinforce_plus_plus_over_one_cohort_of_equal_lengths_is_grpo(table_of: 
         np.testing.assert_allclose(method(table, eps=0.0), grpo(table, eps=0.0), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "match"),
+@for_every(
+    "column, value, match",
     [
         ("process_N", np.zeros(2, np.float32), r"process_N has shape \(2,\), expected \(3,\)"),
         ("reward_N", np.zeros((3, 1), np.float32), r"reward_N has shape \(3, 1\), expected \(3,\)"),
@@ -342,7 +343,7 @@ READS = {
 READ_PAIRS = [(name, column) for name, columns in READS.items() for column in columns]
 
 
-@pytest.mark.parametrize(("name", "column"), READ_PAIRS)
+@for_every("name, column", READ_PAIRS)
 def test_a_column_that_nobody_measured_is_asked_for(table_of: Any, name: str, column: str):
     table = plain(table_of, [[0, 1], [0]])
     rest = {key: array for key, array in table.measured.items() if key != column}
@@ -350,9 +351,7 @@ def test_a_column_that_nobody_measured_is_asked_for(table_of: Any, name: str, co
         METHODS[name](replace(table, measured=rest))
 
 
-@pytest.mark.parametrize(
-    ("name", "column"), [pair for pair in READ_PAIRS if pair[1].endswith("_N") and pair[1] != "said_N"]
-)
+@for_every("name, column", [pair for pair in READ_PAIRS if pair[1].endswith("_N") and pair[1] != "said_N"])
 def test_an_infinite_entry_is_refused_by_place(table_of: Any, name: str, column: str):
     table = plain(table_of, [[0, 1], [0]])
     bad = {**table.measured, column: np.array([1, np.inf, 1], np.float32)}
@@ -360,7 +359,7 @@ def test_an_infinite_entry_is_refused_by_place(table_of: Any, name: str, column:
         METHODS[name](replace(table, measured=bad))
 
 
-@pytest.mark.parametrize("name", sorted(set(EVERY) - set(READS)))
+@for_every("name", sorted(set(EVERY) - set(READS)))
 def test_the_others_read_no_measured_column(table_of: Any, name: str):
     table = plain(table_of, [[0, 1], [0]])
     np.testing.assert_array_equal(METHODS[name](replace(table, measured={})), METHODS[name](table))

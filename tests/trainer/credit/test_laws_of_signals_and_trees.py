@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from tests.trainer.credit.refusing import not_refused
 from turngate.errors import ShapeError
 from turngate.trainer.credit.arpo import arpo
@@ -100,7 +101,7 @@ NEEDS = {
 }
 TREES = ("portool", "tree_rpo", "tree_rl", "tree_grpo", "tempo", "arpo, hard")
 NEEDS |= {name: ["parent_B", "branch_B"] for name in ("r3l", "arpo, soft", *TREES)}
-EVERY = pytest.mark.parametrize("name", RULES)
+EVERY = for_every("name", RULES)
 
 
 @dataclass
@@ -231,7 +232,7 @@ def test_a_trajectory_alone_does_not_move_the_others(table_of: Any):
 
 
 @EVERY
-@pytest.mark.parametrize(("value", "count"), [(0.9, 12), (0.7, 7), (0.1, 10)])
+@for_every("value, count", [(0.9, 12), (0.7, 7), (0.1, 10)])
 def test_equal_totals_without_signals_never_train(table_of: Any, name: str, value: float, count: int):
     """Without the snap, twelve float32 copies of 0.9 give 0.886 at this eps."""
     batch = [Episode(0, [(0, 0, True, 3, -1), (value, 0, True, 3, -1)]) for _ in range(count)]
@@ -239,13 +240,13 @@ def test_equal_totals_without_signals_never_train(table_of: Any, name: str, valu
 
 
 @EVERY
-@pytest.mark.parametrize(("value", "count"), [(0.9, 12), (0.7, 7)])
+@for_every("value, count", [(0.9, 12), (0.7, 7)])
 def test_equal_totals_with_equal_signals_never_train(table_of: Any, name: str, value: float, count: int):
     table = tabled(table_of, [Episode(0, [(value, value, True, 3, 5)]) for _ in range(count)])
     np.testing.assert_allclose(RULES[name](table), 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", TREES)
+@for_every("name", TREES)
 def test_equal_totals_never_train_in_a_tree(table_of: Any, name: str):
     """Leaves at different depth, all worth 0.9."""
     batch = [Episode(0, [(0, 0, True, 1, -1)] * depth + [(0.9, 0, True, 1, -1)], 0, 1) for depth in (2, 1, 3, 2, 1)]
@@ -406,8 +407,8 @@ def sound(table_of: Any) -> TurnTable:
     return tabled(table_of, [Episode(0, turns), Episode(0, turns[:1], 0, 0)])
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "match"),
+@for_every(
+    "column, value, match",
     [
         ("process_N", np.zeros(2, np.float32), r"process_N has shape \(2,\), expected \(3,\)"),
         ("reward_N", np.zeros((3, 1), np.float32), r"reward_N has shape \(3, 1\), expected \(3,\)"),
@@ -434,7 +435,7 @@ def test_an_empty_table_is_refused(table_of: Any, name: str):
         RULES[name](table_of([]))
 
 
-@pytest.mark.parametrize(("name", "column"), [(name, column) for name, columns in NEEDS.items() for column in columns])
+@for_every("name, column", [(name, column) for name, columns in NEEDS.items() for column in columns])
 def test_a_column_that_nobody_measured_is_named(table_of: Any, name: str, column: str):
     table = sound(table_of)
     RULES[name](table)
@@ -443,15 +444,15 @@ def test_a_column_that_nobody_measured_is_named(table_of: Any, name: str, column
         RULES[name](replace(table, measured=left))
 
 
-@pytest.mark.parametrize(("name", "column"), [(name, column) for name, columns in NEEDS.items() for column in columns])
+@for_every("name, column", [(name, column) for name, columns in NEEDS.items() for column in columns])
 def test_a_measured_column_of_another_length_is_named(table_of: Any, name: str, column: str):
     table = sound(table_of)
     with pytest.raises(ShapeError, match=rf"{column} has shape \(7,\)"):
         RULES[name](replace(table, measured={**table.measured, column: np.zeros(7, np.int32)}))
 
 
-@pytest.mark.parametrize(
-    ("name", "column"),
+@for_every(
+    "name, column",
     [("igpo", "gain_N"), ("empg, cohort", "surprisal_N"), ("prime", "logratio_N"), ("istar", "logratio_N")]
     + [(name, "tokens_N") for name in ("pure", "prime", "prorag")],
 )

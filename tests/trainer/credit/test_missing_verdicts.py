@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
+from tests.helpers.every import for_every
 from turngate.errors import ConfigError
 from turngate.rewards import (
     BestSoFar,
@@ -39,7 +41,6 @@ from turngate.rewards import (
 from turngate.rewards.outcome.code import ReproducedFirst
 from turngate.rewards.parts import Facts, Verdict
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.filters.parts import varied
 from turngate.trainer.step import summarize
 from turngate.types import Group, Guidance, Score, TokenCredit, TurnTable
@@ -168,7 +169,7 @@ def paid(score: Score) -> Any:
 # --- 1, 2: what siblings agree on -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rubric", "full", "without"), RUBRICS)
+@for_every("rubric, full, without", RUBRICS)
 def test_lacking_a_verdict_on_which_siblings_agree_changes_nothing(
     scored_of: Any, rubric: Rubric, full: Any, without: Any
 ):
@@ -222,7 +223,7 @@ def credit(name: str, table: TurnTable) -> Any:
 OF_ALL_RULES = [part for part in RUBRICS if part.values[0].gates in (GATES["no gate"], GATES["needs_outcome"])]
 
 
-@pytest.mark.parametrize(("rubric", "full", "without"), OF_ALL_RULES)
+@for_every("rubric, full, without", OF_ALL_RULES)
 def test_no_rule_gives_other_credit(scored_of: Any, rubric: Rubric, full: Any, without: Any):
     whole = with_signals(tabulate([scored_of(rubric, told(full), SIZES)]))
     for at in (0, 3):
@@ -245,8 +246,8 @@ def test_the_rules_above_give_credit(scored_of: Any):
 # --- 3: what was not due --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("component", "had", "not_had"),
+@for_every(
+    "component, had, not_had",
     [
         (judge(per_turn=True), [1.0, 1.0], None),  # a turn on which nothing was to be judged
         (judge(agg="sum"), [1.0, 1.0], None),  # a sum over nothing
@@ -255,7 +256,6 @@ def test_the_rules_above_give_credit(scored_of: Any):
         (EventCost(name="judge", evidence="judge"), [1, 1], None),
         (ReproducedFirst(name="judge", evidence="judge", edit="edit"), [True, False], [False, False]),
     ],
-    ids=lambda value: value.type if isinstance(value, Reward) else None,
 )
 def test_nothing_stands_in_for_what_was_not_due(scored_of: Any, component: Reward, had: Any, not_had: Any):
     episodes = [{"won": 1.0, "judge": had}, {"won": 1.0} | ({} if not_had is None else {"judge": not_had})]

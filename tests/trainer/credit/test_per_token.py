@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.credit.bilevel_gae import bilevel_gae, bilevel_targets
 from turngate.trainer.credit.dry_run import columns_read
 from turngate.trainer.credit.grpo import grpo

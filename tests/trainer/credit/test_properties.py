@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.trainer.credit import CREDITS, gigpo, grpo, returns, rloo
+from tests.helpers.credit_rules import CREDITS
+from turngate.trainer.credit.gigpo import gigpo
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.returns import returns
+from turngate.trainer.credit.rloo import rloo
 
 Episode = tuple[int, list[tuple[int, float]]]  # cohort, then (state, reward) per turn
 NAMES = ["gigpo", "grpo", "returns", "rloo"]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit import returns
-from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.returns import returns, reward_to_go
 
 
 def test_each_turn_is_credited_with_what_came_after_it(table_of: Any):

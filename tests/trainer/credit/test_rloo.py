@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from turngate.trainer.credit import grpo, rloo
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.rloo import rloo
 
 
 def test_one_success_in_four(table_of: Any):

@@ -7,23 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turngate.trainer.credit import (
-    canon,
-    dr_grpo,
-    gigpo,
-    grpo,
-    maxrl,
-    mt_grpo,
-    ngrpo,
-    opo,
-    prime,
-    qae,
-    reinforce_plus_plus_baseline,
-    returns,
-    rloo,
-    sag,
-)
+from turngate.trainer.credit.canon import canon
 from turngate.trainer.credit.cohorts import group
+from turngate.trainer.credit.dr_grpo import dr_grpo
+from turngate.trainer.credit.gigpo import gigpo
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.implicit import prime
+from turngate.trainer.credit.maxrl import maxrl
+from turngate.trainer.credit.mt_grpo import mt_grpo
+from turngate.trainer.credit.ngrpo import ngrpo
+from turngate.trainer.credit.opo import opo
+from turngate.trainer.credit.qae import qae
+from turngate.trainer.credit.reinforce_plus_plus import reinforce_plus_plus_baseline
+from turngate.trainer.credit.returns import returns
+from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.sag import sag
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import TurnTable
 

@@ -18,30 +18,30 @@ import pytest
 
 from tests.helpers.tree_lottery import Lottery, Toy, factors, toy
 from turngate.agents.branches import Fork
-from turngate.trainer.branching import McValuesBranching, PorToolBranching, TreeGrpoBranching, TreeRpoBranching
-from turngate.trainer.credit import (
-    arpo,
-    canon,
-    dr_grpo,
-    gigpo,
-    grpo,
-    lambda_grpo,
-    maxrl,
-    mt_grpo,
-    ngrpo,
-    opo,
-    portool,
-    qae,
-    r3l,
-    returns,
-    rloo,
-    step_grpo,
-    tempo,
-    tree_grpo,
-    tree_rl,
-    tree_rpo,
-    turn_gae,
-)
+from turngate.trainer.branching.level_forks import PorToolBranching, TreeRpoBranching
+from turngate.trainer.branching.uniform_forks import TreeGrpoBranching
+from turngate.trainer.branching.value_forks import McValuesBranching
+from turngate.trainer.credit.arpo import arpo
+from turngate.trainer.credit.canon import canon
+from turngate.trainer.credit.dr_grpo import dr_grpo
+from turngate.trainer.credit.gigpo import gigpo
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.lambda_grpo import lambda_grpo
+from turngate.trainer.credit.maxrl import maxrl
+from turngate.trainer.credit.mt_grpo import mt_grpo
+from turngate.trainer.credit.ngrpo import ngrpo
+from turngate.trainer.credit.opo import opo
+from turngate.trainer.credit.portool import portool
+from turngate.trainer.credit.qae import qae
+from turngate.trainer.credit.r3l import r3l
+from turngate.trainer.credit.returns import returns
+from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.step_grpo import step_grpo
+from turngate.trainer.credit.tempo import tempo
+from turngate.trainer.credit.tree_grpo import tree_grpo
+from turngate.trainer.credit.tree_rl import tree_rl
+from turngate.trainer.credit.tree_rpo import tree_rpo
+from turngate.trainer.credit.turn_gae import turn_gae
 from turngate.trainer.signals.continuations import ContinuationValues
 
 

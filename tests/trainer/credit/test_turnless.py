@@ -14,10 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.errors import ShapeError
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS, grpo, mt_grpo, rloo, step_grpo
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
+from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.credit.implicit import cross_entropy, preference
+from turngate.trainer.credit.mt_grpo import mt_grpo
+from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.step_grpo import step_grpo
 from turngate.types import TokenCredit, TurnTable
 
 NAN = float("nan")

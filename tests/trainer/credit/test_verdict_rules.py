@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from tests.helpers.numbers import near
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards import FromEvidence, Rubric, needs_outcome, veto
-from turngate.trainer.credit import capo, clip, delta, gdpo, grpo, hero, ppr, rloo
-from turngate.trainer.credit.clip_delta import clipped, differences
-from turngate.trainer.credit.hero import spread_weight, stratified
+from turngate.trainer.credit.capo import capo
+from turngate.trainer.credit.clip_delta import clip, clipped, delta, differences
+from turngate.trainer.credit.gdpo import gdpo
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.hero import hero, spread_weight, stratified
+from turngate.trainer.credit.ppr import ppr
+from turngate.trainer.credit.rloo import rloo
 
 WON = FromEvidence(name="won", evidence="won", kind="outcome")
 STEP = FromEvidence(name="step", evidence="step", per_turn=True, agg="sum", low=-1.0)

@@ -15,33 +15,16 @@ from turngate.agents.prefix_turns import PrefixTurns
 from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import dr_grpo, grpo
-from turngate.trainer.guidance import (
-    AcnchorPart,
-    BreadPart,
-    G2rpoAPart,
-    GhpoPart,
-    GuideGrpoPart,
-    GuidePart,
-    LadderPart,
-    LuffyPart,
-    OraclePrefixPart,
-    QuestAPart,
-    ReflectPart,
-    Remembering,
-    ReverseCurriculumPart,
-    SageLightPart,
-    SagePart,
-    SeelePart,
-    SpeedPart,
-    StepHintPart,
-)
-from turngate.trainer.guidance.hint_guides import next_level
-from turngate.trainer.guidance.prefix_schedules import next_length, next_prefix
-from turngate.trainer.guidance.prefixes import cuts, next_probe
-from turngate.trainer.guidance.reflect import retry_from
-from turngate.trainer.guidance.seele import fit_curve, share_for, success_at
-from turngate.trainer.guidance.solutions import n_shown, solution_prefix
+from turngate.trainer.credit.dr_grpo import dr_grpo
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.guidance.base import GuidePart, Remembering
+from turngate.trainer.guidance.hint_guides import GuideGrpoPart, LadderPart, SageLightPart, SagePart, next_level
+from turngate.trainer.guidance.prefix_schedules import G2rpoAPart, ReverseCurriculumPart, next_length, next_prefix
+from turngate.trainer.guidance.prefixes import BreadPart, OraclePrefixPart, StepHintPart, cuts, next_probe
+from turngate.trainer.guidance.reflect import ReflectPart, retry_from
+from turngate.trainer.guidance.screening import SpeedPart
+from turngate.trainer.guidance.seele import SeelePart, fit_curve, share_for, success_at
+from turngate.trainer.guidance.solutions import AcnchorPart, GhpoPart, LuffyPart, QuestAPart, n_shown, solution_prefix
 from turngate.types import Evidence, Task
 
 HINTS = Known(hints=("fact", None, "plan", "steps"))

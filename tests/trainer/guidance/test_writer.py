@@ -7,8 +7,8 @@ import pytest
 from tests.helpers.scripted_judge import DOWN, FAST, Scripted
 from turngate.errors import ConfigError
 from turngate.judges.asking import JudgeSettings, PolicyJudge, Reply
-from turngate.trainer.guidance import MemoryGuidePart
 from turngate.trainer.guidance.base import NoGuide
+from turngate.trainer.guidance.experience import MemoryGuidePart
 from turngate.trainer.guidance.writer import Writer, consult, prepare
 
 PROMPTS = {"b": "second", "a": "first", "c": "third"}

@@ -12,7 +12,7 @@ from tests.judges.examiners.episodes import episode, task
 from turngate.judges.texts import Fault
 from turngate.rewards import NeedsOutcome, Rubric
 from turngate.rewards.rubric import FromEvidence
-from turngate.trainer.auxiliary import AuxiliaryRow, AuxiliaryRows
+from turngate.trainer.auxiliary.base import AuxiliaryRow, AuxiliaryRows
 from turngate.trainer.auxiliary.learning import packed_auxiliary
 from turngate.trainer.auxiliary.lessons import validated
 from turngate.trainer.guidance.hindsight import Hindsight, HindsightPart, best_drafts, hindsight_bonus

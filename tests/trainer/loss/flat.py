@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from turngate.trainer.loss import Tokens
+from turngate.trainer.loss.tokens import Tokens
 
 torch.set_num_threads(1)
 

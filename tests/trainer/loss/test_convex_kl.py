@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from tests.trainer.loss.flat import tensor, tokens
-from turngate.trainer.loss import Clipped, ConvexKl, KlPenalty, PolicyLoss
-from turngate.trainer.loss.kl import kl_estimate
+from turngate.trainer.loss.convex_kl import ConvexKl
+from turngate.trainer.loss.kl import KlPenalty, kl_estimate
+from turngate.trainer.loss.objectives import Clipped
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 
 def x_of(k3: float) -> float:

@@ -9,17 +9,19 @@ from hypothesis import given, settings
 
 from tests.trainer.loss import flat
 from tests.trainer.loss.flat import tokens
-from turngate.trainer.loss import (
+from turngate.trainer.loss.corrections import (
     DivergenceRejection,
     GeometricRejection,
     Masked,
     NegativeDriftMask,
-    PolicyLoss,
-    Reinforce,
     Truncated,
     VetoRejection,
+    mean_weight,
+    offpolicy_metrics,
+    weight_of,
 )
-from turngate.trainer.loss.corrections import mean_weight, offpolicy_metrics, weight_of
+from turngate.trainer.loss.objectives import Reinforce
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 
 def weights(rules, rho, **columns):

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.trainer.loss import flat
 from tests.trainer.loss.flat import tokens
 from turngate.errors import ShapeError
-from turngate.trainer.loss import ClipCov, Clipped, EntropyBonus, KlCov, PolicyLoss, Siren
-from turngate.trainer.loss.covariance import covariance
-from turngate.trainer.loss.entropy import ANCHOR, above_quantile, entropy_of, nucleus_entropy
+from turngate.trainer.loss.covariance import ClipCov, KlCov, covariance
+from turngate.trainer.loss.entropy import ANCHOR, EntropyBonus, Siren, above_quantile, entropy_of, nucleus_entropy
+from turngate.trainer.loss.objectives import Clipped
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 
 def logs(*probabilities):

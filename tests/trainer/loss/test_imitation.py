@@ -9,8 +9,10 @@ import torch
 from tests.trainer.credit.conftest import make_table
 from tests.trainer.loss.flat import gradient, tokens
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit import a_lol
-from turngate.trainer.loss import ALol, NoObjective, PolicyLoss, Truncated, WeighedImitation
+from turngate.trainer.credit.imitation_weights import a_lol
+from turngate.trainer.loss.corrections import Truncated
+from turngate.trainer.loss.imitation import ALol, NoObjective, WeighedImitation
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 R, V, RHO, NLL = [0.9, 0.4, 0.7], 0.6, [1.5, 1.0, 3.0], [2.0, 1.0, 1.0]
 

@@ -16,9 +16,10 @@ from tests.trainer.loss.flat import tokens
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.batch.table import tabulate
-from turngate.trainer.credit import clip, rloo
-from turngate.trainer.loss import KlPenalty, kl
-from turngate.trainer.loss.kl import COEFFICIENT, adapted, kl_estimate
+from turngate.trainer.credit.clip_delta import clip
+from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.loss import kl
+from turngate.trainer.loss.kl import COEFFICIENT, KlPenalty, adapted, kl_estimate
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.kl_reward import Divergence, with_kl_in_reward
 from turngate.types import Source

@@ -10,20 +10,11 @@ from hypothesis import given, settings
 from tests.trainer.loss import flat
 from tests.trainer.loss.flat import tokens
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.loss import (
-    Cispo,
-    Clipped,
-    Gain,
-    Gmpo,
-    Gspo,
-    GtrClipped,
-    Objective,
-    PolicyLoss,
-    Reinforce,
-    Sapo,
-    SimKo,
-    Tokens,
-)
+from turngate.trainer.loss.base import Gain, Objective
+from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.thought_ratio import GtrClipped
+from turngate.trainer.loss.tokens import Tokens
 
 
 def one(objective, ratio, advantage):

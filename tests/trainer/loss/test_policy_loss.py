@@ -12,27 +12,14 @@ from hypothesis import strategies as st
 from tests.trainer.loss import flat
 from tests.trainer.loss.flat import tokens
 from turngate.errors import ConfigError
-from turngate.trainer.loss import (
-    Cispo,
-    Clipped,
-    EntropyBonus,
-    Gmpo,
-    Gspo,
-    KlCov,
-    KlPenalty,
-    Masked,
-    Needs,
-    NegativeDriftMask,
-    Objective,
-    PolicyLoss,
-    Reinforce,
-    Sapo,
-    Siren,
-    Truncated,
-    VetoRejection,
-    needs_of,
-)
-from turngate.trainer.loss.tokens import MAX_LOG_RATIO, gather, mean_over, owners, sum_over
+from turngate.trainer.loss.base import Objective
+from turngate.trainer.loss.corrections import Masked, NegativeDriftMask, Truncated, VetoRejection
+from turngate.trainer.loss.covariance import KlCov
+from turngate.trainer.loss.entropy import EntropyBonus, Siren
+from turngate.trainer.loss.kl import KlPenalty
+from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Needs, gather, mean_over, needs_of, owners, sum_over
 
 
 def one(ratio, advantage, **settings):

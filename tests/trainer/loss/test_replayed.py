@@ -6,7 +6,9 @@ import torch
 
 from tests.trainer.loss.flat import tokens
 from turngate.trainer.batch.contexts import Origin
-from turngate.trainer.loss import Clipped, PolicyLoss, Shaped
+from turngate.trainer.loss.objectives import Clipped
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.shaping import Shaped
 
 OWN, REPLAYED = float(Origin.OWN), float(Origin.REPLAYED)
 

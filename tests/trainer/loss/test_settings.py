@@ -8,29 +8,14 @@ import pytest
 from turngate.config.run_config import dump, load, parse
 from turngate.errors import ConfigError
 from turngate.field_help import field_help
-from turngate.trainer.loss import (
-    Cispo,
-    ClipCov,
-    Clipped,
-    Correction,
-    EntropyBonus,
-    Gmpo,
-    Gspo,
-    KlCov,
-    KlPenalty,
-    LossSettings,
-    Masked,
-    NegativeDriftMask,
-    Objective,
-    Penalty,
-    PolicyLoss,
-    Reinforce,
-    Sapo,
-    SimKo,
-    Siren,
-    Truncated,
-    VetoRejection,
-)
+from turngate.trainer.loss.base import Correction, Objective, Penalty
+from turngate.trainer.loss.corrections import Masked, NegativeDriftMask, Truncated, VetoRejection
+from turngate.trainer.loss.covariance import ClipCov, KlCov
+from turngate.trainer.loss.entropy import EntropyBonus, Siren
+from turngate.trainer.loss.kl import KlPenalty
+from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.settings import LossSettings
 
 
 def config(loss):
@@ -242,7 +227,7 @@ def test_every_part_and_every_setting_of_it_is_explained():
 def test_importing_the_loss_and_reading_a_config_of_it_load_no_torch():
     program = """
 import sys
-from turngate.trainer.loss import LossSettings
+from turngate.trainer.loss.settings import LossSettings
 kinds = ["clipped", "gspo", "cispo", "gmpo", "gtr", "sapo", "reinforce", "kl_cov", "clip_cov", "simko"]
 for kind in kinds:
     data = {"objective": kind, "correction": ["veto", "geometric"], "penalties": ["kl", "siren"], "decoupled": True}

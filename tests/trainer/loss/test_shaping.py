@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 
 from tests.trainer.loss.flat import gradient, part, tokens
 from turngate.trainer.batch.contexts import Origin
-from turngate.trainer.credit import dr_grpo
-from turngate.trainer.loss import EntropyBonus, LossSettings, PolicyLoss, RlPlus, Shaped, Truncated
+from turngate.trainer.credit.dr_grpo import dr_grpo
+from turngate.trainer.loss.corrections import Truncated
+from turngate.trainer.loss.entropy import EntropyBonus
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.settings import LossSettings
+from turngate.trainer.loss.shaping import RlPlus, Shaped
 from turngate.types import TurnTable
 
 ADVANTAGE = 0.866025

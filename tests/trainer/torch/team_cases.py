@@ -28,7 +28,9 @@ from turngate.run.process.signals import Stopped, stopping_in_order
 from turngate.trainer.batch.pack import pack_demonstrations
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, FsdpLearnerPart
-from turngate.trainer.loss import ClipCov, EntropyBonus, PolicyLoss
+from turngate.trainer.loss.covariance import ClipCov
+from turngate.trainer.loss.entropy import EntropyBonus
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.sharded import ShardLearner
 from turngate.trainer.torch.team import current
 from turngate.types import PLAIN, Sampling

@@ -15,7 +15,7 @@ from tests.helpers.rounding import GRADIENT, PASS, assert_alike, assert_logprobs
 from turngate.errors import ConfigError, ShapeError, StoreError
 from turngate.trainer.batch.pack import boundaries, pack, split
 from turngate.trainer.learner import Critic
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.critic import ValueHead, value_loss
 
 LOSS = PolicyLoss()

@@ -15,24 +15,13 @@ from turngate.errors import ConfigError, ShapeError, StoreError
 from turngate.trainer.batch.contexts import Origin
 from turngate.trainer.batch.pack import pack, pack_demonstrations, split
 from turngate.trainer.learner import measured_for
-from turngate.trainer.loss import (
-    ClipCov,
-    Clipped,
-    EntropyBonus,
-    GeometricRejection,
-    Gmpo,
-    Gspo,
-    KlCov,
-    KlPenalty,
-    PolicyLoss,
-    Reinforce,
-    RlPlus,
-    Shaped,
-    SimKo,
-    Siren,
-    Truncated,
-)
-from turngate.trainer.loss.entropy import nucleus_entropy
+from turngate.trainer.loss.corrections import GeometricRejection, Truncated
+from turngate.trainer.loss.covariance import ClipCov, KlCov
+from turngate.trainer.loss.entropy import EntropyBonus, Siren, nucleus_entropy
+from turngate.trainer.loss.kl import KlPenalty
+from turngate.trainer.loss.objectives import Clipped, Gmpo, Gspo, Reinforce, SimKo
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.shaping import RlPlus, Shaped
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch, Source
 

@@ -31,7 +31,10 @@ from turngate.trainer.batch.pack import boundaries, pack, pack_demonstrations
 from turngate.trainer.batch.table import tabulate
 from turngate.trainer.credit.gigpo import gigpo
 from turngate.trainer.learner import Critic, Lora
-from turngate.trainer.loss import ClipCov, EntropyBonus, Gspo, PolicyLoss, SimKo
+from turngate.trainer.loss.covariance import ClipCov
+from turngate.trainer.loss.entropy import EntropyBonus
+from turngate.trainer.loss.objectives import Gspo, SimKo
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 
 VOCABULARY = 280

@@ -15,7 +15,8 @@ from tests.helpers import models
 from tests.trainer.torch.test_learner import LOSS, batch_of
 from turngate.errors import NotFiniteError, OutOfMemory
 from turngate.trainer.learner import Critic, Lora
-from turngate.trainer.loss import PolicyLoss, Siren
+from turngate.trainer.loss.entropy import Siren
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 
 def broken(number=0):

@@ -4,22 +4,17 @@
 
 from __future__ import annotations
 
-import builtins
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import ClassVar, Protocol, Self, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationError
 
 from turngate.errors import ConfigError
-from turngate.parts import Part, import_object
+from turngate.parts import Part
 from turngate.problems import one_line
-
-SHIPPED = ("turngate.judges.asking.routed_models:SpokenModel",)
-"""The models that ship: they are imported when a model is looked up, because they need more than an environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +44,7 @@ class RoutedModel(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "routed model"
     fallback: ClassVar[str] = "text_model"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.judges.asking.routed_models",)
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """What the agent calls it; letters, digits, dots, dashes and underscores."""
     description: str = ""
@@ -64,18 +60,6 @@ class RoutedModel(Part):
     def outside(self) -> str:
         """The outside source of the replies, in words; "" where the same question gets the same reply."""
         return ""
-
-    @classmethod
-    def find(cls, name: str) -> builtins.type[Self]:
-        """The class of the part called ``name``; see ``Part.find``."""
-        _define_shipped_models()
-        return super().find(name)
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        """Every name that can be written without a path."""
-        _define_shipped_models()
-        return super().names()
 
     @abstractmethod
     def open(self) -> LiveModel:
@@ -101,10 +85,3 @@ def routed_models(models: Sequence[ModelLike]) -> tuple[RoutedModel, ...]:
     if count > 1:
         raise ConfigError(f"models: {count} of them are called '{name}'; give each a name of its own")
     return found
-
-
-@cache
-def _define_shipped_models() -> None:
-    """Import the models that ship."""
-    for path in SHIPPED:
-        import_object(path)

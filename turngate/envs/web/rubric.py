@@ -2,7 +2,7 @@
 
 from turngate.rewards.gates.ladders import Conditional
 from turngate.rewards.gates.whole_kinds import NeedsOutcome
-from turngate.rewards.outcome import StepVerdicts
+from turngate.rewards.outcome.gui import StepVerdicts
 from turngate.rewards.rubric import FromEvidence, Rubric
 
 _NO_OP = FromEvidence(name="no_op", evidence="no_op", kind="process", weight=-0.05, per_turn=True, agg="mean")

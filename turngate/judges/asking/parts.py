@@ -35,6 +35,7 @@ class JudgePart(Part, JudgeSettings):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "judge"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.judges.asking.offline",)
     is_policy: ClassVar[bool] = False
     """Whether the policy that is being trained is asked; if so, it is asked only when no episode is being played."""
     asks_model: ClassVar[bool] = True

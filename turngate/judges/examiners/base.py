@@ -71,6 +71,7 @@ class Examiner(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "examiner"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.judges.examiners",)
     scope: ClassVar[Scope] = "group"
     env: str = ""
     """Id of the environment whose episodes are examined; empty: those of all environments."""

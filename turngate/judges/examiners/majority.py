@@ -11,7 +11,8 @@ from pydantic import Field
 
 from turngate.judges.examiners.base import ExamineContext, Examiner, Facts
 from turngate.judges.examiners.facts import ANSWER
-from turngate.rewards.outcome import majority_rewards, normalize
+from turngate.rewards.outcome.attempts import majority_rewards
+from turngate.rewards.outcome.normal_form import normalize
 from turngate.types import JSON, Evidence, Group, Trajectory
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from turngate.judges.examiners.base import ExamineContext, Facts, Scope
 from turngate.judges.examiners.majority import Votes
-from turngate.rewards.outcome import co_rewards
+from turngate.rewards.outcome.attempts import co_rewards
 from turngate.types import Group, Task
 
 

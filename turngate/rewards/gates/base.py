@@ -18,6 +18,7 @@ class Gate(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "gate"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.rewards.gates",)
 
     @property
     @abstractmethod

@@ -1,25 +1,13 @@
-"""Several attempts at one task: best of n, which is better than which, and which answer they agree on."""
+"""Several attempts at one task: which is better than which, and which answer they agree on."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import comb
 
 import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
-
-
-def pass_at_k(n: int, n_correct: int, k: int) -> float:
-    """Chance that k of n attempts, drawn without replacement, hold a right one: ``1 − C(n − c, k) / C(n, k)``.
-
-    Unbiased for ``1 − (1 − p)^k`` (https://arxiv.org/abs/2107.03374). Raises ShapeError unless ``0 ≤ c ≤ n`` and
-    ``1 ≤ k ≤ n``.
-    """
-    if not (0 <= n_correct <= n and 1 <= k <= n):
-        raise ShapeError(f"n={n}, n_correct={n_correct}, k={k}: need 0 ≤ n_correct ≤ n and 1 ≤ k ≤ n")
-    return 1 - comb(n - n_correct, k) / comb(n, k)
 
 
 def weighted_vote(answers: Sequence[Hashable | None], scores: Sequence[float]) -> Hashable | None:

@@ -38,8 +38,8 @@ from turngate.store.folder import RunFolder
 from turngate.trainer.branching.tree_play import Trees
 from turngate.trainer.checks.broken_batch import save_batch
 from turngate.trainer.checks.monitoring import Watch
-from turngate.trainer.curriculum import Curriculum
-from turngate.trainer.guidance import Guide, NoGuide
+from turngate.trainer.curriculum.base import Curriculum
+from turngate.trainer.guidance.base import Guide, NoGuide
 from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.learner import Measuring

@@ -15,7 +15,8 @@ from turngate.run.assembly.learners import frozen_measuring
 from turngate.run.assembly.models import check_model
 from turngate.run.environments import Environments, naming_key
 from turngate.tools.read import parse
-from turngate.trainer.auxiliary import AuxiliaryContext, AuxiliaryLosses, AuxiliarySource
+from turngate.trainer.auxiliary.base import AuxiliaryContext, AuxiliarySource
+from turngate.trainer.auxiliary.learning import AuxiliaryLosses
 from turngate.trainer.learner import Measuring
 from turngate.trainer.signals.likelihoods import likelihoods_of
 from turngate.types import Action, ScoredGroup, Task

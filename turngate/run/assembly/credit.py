@@ -20,7 +20,7 @@ from turngate.trainer.credit.control import random_reward, shuffle_between_traje
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.filters.parts import Filter
 from turngate.trainer.learner import Learner, Measuring
-from turngate.trainer.offline import ReplayPart
+from turngate.trainer.offline.replays import ReplayPart
 from turngate.trainer.signals.base import Signal, Signals
 from turngate.trainer.signals.beliefs import Beliefs, Entropies
 from turngate.trainer.signals.continuations import ContinuationValues

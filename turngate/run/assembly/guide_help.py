@@ -11,8 +11,8 @@ from turngate.errors import ConfigError, EnvError
 from turngate.foreign import guarded, staying
 from turngate.run.environments import Environments
 from turngate.tools.read import rewritten
-from turngate.trainer.auxiliary import AuxiliaryPart
-from turngate.trainer.guidance import GuidePart
+from turngate.trainer.auxiliary.base import AuxiliaryPart
+from turngate.trainer.guidance.base import GuidePart
 from turngate.types import Task
 
 

@@ -10,7 +10,7 @@ from turngate.errors import ConfigError, DataError, StoreError
 from turngate.jsonl import read_json
 from turngate.run.assembly.guide_help import EnvironmentHelp
 from turngate.run.environments import Environments
-from turngate.trainer.guidance import MemoryGuidePart
+from turngate.trainer.guidance.experience import MemoryGuidePart
 from turngate.trainer.guidance.experience_memory import MOST_CHARS, MOST_RULES, Memory, Recalled
 from turngate.types import JSON, Task
 

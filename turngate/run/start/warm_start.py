@@ -29,7 +29,7 @@ from turngate.trainer.evaluation.validation_passes import write_passes
 from turngate.trainer.guidance.results import is_solved
 from turngate.trainer.imitate import Imitation, imitate
 from turngate.trainer.learner import Learner
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.types import FAULT, Ending, Guidance, Metrics, Score, Trajectory, derive_seed
 
 RISE = 1.1

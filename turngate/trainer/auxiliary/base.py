@@ -121,6 +121,7 @@ class AuxiliaryPart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "auxiliary loss"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.auxiliary",)
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What every environment of the run must have for it: hints, solutions."""
     plays: ClassVar[bool] = True

@@ -25,6 +25,7 @@ class BranchingPart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "branching"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.branching",)
     values: ClassVar[Literal["paid", "outcome"] | None] = None
     """What it measures for the columns value_N and count_N; None = it measures no values."""
     shares: ClassVar[bool] = True

@@ -12,7 +12,7 @@ from turngate.errors import ConfigError, UnknownName
 from turngate.trainer.batch.pack import Aggregate, pack, rows
 from turngate.trainer.batch.table import tabulate
 from turngate.trainer.learner import NOTHING, Measured
-from turngate.trainer.loss import Loss
+from turngate.trainer.loss.tokens import Loss
 from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, TurnTable
 
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from turngate.trainer.credit.baselines import as_credit, non_negative, one_of
 from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.tree import branches, grow
 from turngate.types import FloatArray, TurnTable
@@ -19,6 +20,7 @@ Mode: TypeAlias = Annotated[
 ]
 
 
+@rule
 def arpo(table: TurnTable, *, mode: Mode = "soft", eps: Eps = 1e-6) -> FloatArray:
     """ARPO: for branched rollouts: GRPO over all branches of a task.
 

@@ -4,11 +4,22 @@ import numpy as np
 
 from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.pay_sources import column, turn_of_tokens
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Gamma, Lam, TokenGamma, Whitened
 from turngate.trainer.credit.token_credit import bilevel_token_gae, whiten
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 
+def bilevel_targets(table: TurnTable, *, gamma_turn: float = 0.95, gamma: float = 1.0, lam: float = 1.0) -> FloatArray:
+    """The targets of the critic, ``A_j + V_j`` before whitening, one per policy token: float32[S].
+
+    At γ = λ = 1 every token of a turn has the same target, the return of the turn.
+    """
+    advantage_S = _advantage(table, gamma_turn, gamma, lam)
+    return (advantage_S + column(table, "value_S", "bilevel_gae")).astype(np.float32)
+
+
+@rule(value_targets=bilevel_targets)
 def bilevel_gae(
     table: TurnTable, *, gamma_turn: Gamma = 0.95, gamma: TokenGamma = 1.0, lam: Lam = 1.0, whitened: Whitened = False
 ) -> TokenCredit:
@@ -29,15 +40,6 @@ def bilevel_gae(
     if whitened:
         advantage_S = whiten(advantage_S.astype(np.float64), np.ones(len(advantage_S))).astype(np.float32)
     return TokenCredit(advantage_S=advantage_S, turn_S=turn_of_tokens(table, "bilevel_gae").astype(np.int32))
-
-
-def bilevel_targets(table: TurnTable, *, gamma_turn: float = 0.95, gamma: float = 1.0, lam: float = 1.0) -> FloatArray:
-    """The targets of the critic, ``A_j + V_j`` before whitening, one per policy token: float32[S].
-
-    At γ = λ = 1 every token of a turn has the same target, the return of the turn.
-    """
-    advantage_S = _advantage(table, gamma_turn, gamma, lam)
-    return (advantage_S + column(table, "value_S", "bilevel_gae")).astype(np.float32)
 
 
 def _advantage(table: TurnTable, gamma_turn: float, gamma: float, lam: float) -> FloatArray:

@@ -9,6 +9,7 @@ from pydantic import Field
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, lengths, per_trajectory, validate
 from turngate.trainer.credit.pay_sources import column, tokens
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, IntArray, TurnTable
 
@@ -30,6 +31,7 @@ Mu: TypeAlias = Annotated[
 ]
 
 
+@rule
 def canon(table: TurnTable, *, by: Measure = "tokens", mu: Mu = 0.5) -> FloatArray:
     """CANON: siblings are split into halves by length or entropy, and an episode is compared with both halves.
 

@@ -9,6 +9,7 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.baselines import as_credit, cohorts, non_negative, outcomes, without_siblings, z_of
 from turngate.trainer.credit.cohorts import Float64Array, check_scale, validate
 from turngate.trainer.credit.pay_sources import scores, tokens
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps, Outcome
 from turngate.types import FloatArray, TurnTable
 
@@ -24,6 +25,7 @@ FlagWeight: TypeAlias = Annotated[
 ]
 
 
+@rule
 def capo(
     table: TurnTable,
     *,

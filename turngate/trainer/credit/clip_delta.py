@@ -8,6 +8,7 @@ from pydantic import Field
 from turngate.trainer.credit.baselines import as_credit, non_negative, one_of, outcomes, with_outcome
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import scores
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import following, next_known
 from turngate.trainer.credit.settings import Baseline, Outcome, ProcessWeight
 from turngate.types import FloatArray, TurnTable
@@ -17,6 +18,7 @@ ClipThreshold: TypeAlias = Annotated[
 ]
 
 
+@rule
 def clip(
     table: TurnTable,
     *,
@@ -57,6 +59,7 @@ DeltaThreshold: TypeAlias = Annotated[
 ]
 
 
+@rule
 def delta(
     table: TurnTable,
     *,

@@ -1,9 +1,11 @@
 """Dr. GRPO: the centred reward, not divided by anything."""
 
 from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.rule import rule
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def dr_grpo(table: TurnTable) -> FloatArray:
     """Dr.GRPO: what an episode was paid, less the mean of its siblings.
 

@@ -16,6 +16,7 @@ from turngate.trainer.credit.baselines import (
 )
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
 from turngate.trainer.credit.pay_sources import column, last_turns
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps
 from turngate.types import BoolArray, FloatArray, TurnTable
 
@@ -49,6 +50,7 @@ Scope: TypeAlias = Annotated[
 ]
 
 
+@rule
 def empg(
     table: TurnTable,
     *,

@@ -10,6 +10,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.credit.baselines import z_of
 from turngate.trainer.credit.cohorts import check_scale, group, to_turns, validate
 from turngate.trainer.credit.pay_sources import components, paid_to
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.types import FloatArray, TurnTable
 
@@ -26,6 +27,7 @@ BatchNorm: TypeAlias = Annotated[
 ]
 
 
+@rule
 def gdpo(
     table: TurnTable,
     *,

@@ -8,6 +8,7 @@ from pydantic import Field
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, measured_column, validate
 from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.trainer.credit.siblings import sibling_turns, siblings
 from turngate.trainer.credit.terms import CreditTerm
@@ -37,41 +38,6 @@ EpisodeMean: TypeAlias = Annotated[
         "(step), as in the published code."
     ),
 ]
-
-
-def gigpo(
-    table: TurnTable,
-    *,
-    gamma: Gamma = 0.95,
-    omega: Omega = 1.0,
-    mode: Mode = "mean_norm",
-    anchors: Anchors = "exact",
-    episode_mean: EpisodeMean = "trajectory",
-    eps: Eps = 1e-6,
-) -> FloatArray:
-    """GiGPO: GRPO of whole episodes, plus a comparison of turns that began in the same state.
-
-    ``A = A^E + ω A^S``: float32[N].
-
-    * episode part ``A^E = (R − mean) / F`` over the trajectories of a cohort, R everything paid, undiscounted;
-    * step part ``A^S = (G_t − mean) / F`` over the turns of a cohort that started in the same state, with
-      ``G_t = Σ_{k≥t} γ^{k−t} r_k``.
-
-    F = 1 in "mean_norm", std + eps (ddof 1) in "mean_std_norm". The same state is one ``state_N`` or, for
-    ``anchors="similar"``, one ``measured["similar_N"]`` (see ``anchors.join_similar``); −1 is unknown.
-
-    Source: https://arxiv.org/abs/2505.10978 and its code, whose episode mean and std are over turns by default, so that
-    long trajectories weigh more: ``episode_mean="step"``. With "trajectory", ours, every trajectory counts once.
-
-    Where siblings branched, both parts leave out those that share the turn (see ``siblings``).
-
-    A state visited twice by one trajectory is compared with itself: the detour is paid less. Degenerate: a state met
-    once, or unknown, has step part 0, so without state keys this is ``grpo(std=False)`` (``grpo`` in the other mode);
-    a cohort of one has episode part 0. In "mean_std_norm" a state met twice always gives ±0.7071. Raises ShapeError
-    (see ``validate``; ``similar_N`` missing), ConfigError for γ outside [0, 1], eps < 0, an unknown choice.
-    """
-    terms = gigpo_terms(table, gamma=gamma, omega=omega, mode=mode, anchors=anchors, episode_mean=episode_mean, eps=eps)
-    return sum((term.credit_N for term in terms), np.zeros(table.n_turns)).astype(np.float32)
 
 
 def gigpo_terms(
@@ -111,6 +77,42 @@ def gigpo_terms(
     _, cohort_B, size_C = np.unique(table.cohort_B, return_inverse=True, return_counts=True)
     siblings_N = (size_C - 1)[cohort_B][table.traj_N]
     return CreditTerm("episodes", episode_N, siblings_N), CreditTerm("turns in the same state", step_N, alike_N)
+
+
+@rule(terms=gigpo_terms)
+def gigpo(
+    table: TurnTable,
+    *,
+    gamma: Gamma = 0.95,
+    omega: Omega = 1.0,
+    mode: Mode = "mean_norm",
+    anchors: Anchors = "exact",
+    episode_mean: EpisodeMean = "trajectory",
+    eps: Eps = 1e-6,
+) -> FloatArray:
+    """GiGPO: GRPO of whole episodes, plus a comparison of turns that began in the same state.
+
+    ``A = A^E + ω A^S``: float32[N].
+
+    * episode part ``A^E = (R − mean) / F`` over the trajectories of a cohort, R everything paid, undiscounted;
+    * step part ``A^S = (G_t − mean) / F`` over the turns of a cohort that started in the same state, with
+      ``G_t = Σ_{k≥t} γ^{k−t} r_k``.
+
+    F = 1 in "mean_norm", std + eps (ddof 1) in "mean_std_norm". The same state is one ``state_N`` or, for
+    ``anchors="similar"``, one ``measured["similar_N"]`` (see ``anchors.join_similar``); −1 is unknown.
+
+    Source: https://arxiv.org/abs/2505.10978 and its code, whose episode mean and std are over turns by default, so that
+    long trajectories weigh more: ``episode_mean="step"``. With "trajectory", ours, every trajectory counts once.
+
+    Where siblings branched, both parts leave out those that share the turn (see ``siblings``).
+
+    A state visited twice by one trajectory is compared with itself: the detour is paid less. Degenerate: a state met
+    once, or unknown, has step part 0, so without state keys this is ``grpo(std=False)`` (``grpo`` in the other mode);
+    a cohort of one has episode part 0. In "mean_std_norm" a state met twice always gives ±0.7071. Raises ShapeError
+    (see ``validate``; ``similar_N`` missing), ConfigError for γ outside [0, 1], eps < 0, an unknown choice.
+    """
+    terms = gigpo_terms(table, gamma=gamma, omega=omega, mode=mode, anchors=anchors, episode_mean=episode_mean, eps=eps)
+    return sum((term.credit_N for term in terms), np.zeros(table.n_turns)).astype(np.float32)
 
 
 def step_groups(table: TurnTable, anchors: Literal["exact", "similar"] = "exact") -> tuple[Int64Array, Int64Array]:

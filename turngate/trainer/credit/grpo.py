@@ -2,11 +2,13 @@
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps, Std
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def grpo(table: TurnTable, *, eps: Eps = 1e-6, ddof: Ddof = 1, std: Std = True) -> FloatArray:
     """GRPO: what an episode was paid, less the mean of its siblings, divided by their standard deviation.
 

@@ -9,6 +9,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.credit.baselines import as_credit, non_negative, unit_interval, z_beyond_siblings
 from turngate.trainer.credit.cohorts import Float64Array, check_scale, group, per_trajectory, validate
 from turngate.trainer.credit.pay_sources import paid_to, scores, successes, verdicts
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps, Threshold
 from turngate.types import BoolArray, FloatArray, TurnTable
 
@@ -71,6 +72,7 @@ MinStd: TypeAlias = Annotated[
 ]
 
 
+@rule
 def hero(
     table: TurnTable,
     *,

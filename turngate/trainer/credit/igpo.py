@@ -9,6 +9,7 @@ from turngate.errors import ShapeError
 from turngate.trainer.credit.baselines import as_credit, non_negative, to_go, unit_interval, z_among_siblings
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import column, last_turns
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.types import FloatArray, TurnTable
 
@@ -22,6 +23,7 @@ GainWeight: TypeAlias = Annotated[
 ]
 
 
+@rule
 def igpo(table: TurnTable, *, gamma: Gamma = 1.0, weight: GainWeight = 1.0, eps: Eps = 1e-6) -> FloatArray:
     """IGPO: each turn earns what it adds to the probability of the right answer, and the last one the episode's
     payment.

@@ -22,6 +22,7 @@ from turngate.trainer.credit.cohorts import (
 )
 from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, IntArray, TurnTable
 
@@ -71,6 +72,7 @@ Rarest: TypeAlias = Annotated[
 ]
 
 
+@rule(alone=True)
 def imitate(table: TurnTable) -> FloatArray:
     """Behaviour cloning: every turn is imitated alike: 1, float32[N].
 
@@ -81,6 +83,7 @@ def imitate(table: TurnTable) -> FloatArray:
     return np.ones(table.n_turns, np.float32)
 
 
+@rule(alone=True)
 def awr(
     table: TurnTable, *, beta: AwrBeta = 1.0, cap: MostWeight = 20.0, worth: Worth = "siblings", per: Per = "episode"
 ) -> FloatArray:
@@ -101,6 +104,7 @@ def awr(
     return np.exp(np.minimum(advantage_N / beta, np.log(cap))).astype(np.float32)
 
 
+@rule(alone=True)
 def a_lol(
     table: TurnTable, *, worth: Worth = "siblings", per: Per = "episode", sampling: Sampling = "advantage"
 ) -> FloatArray:
@@ -125,6 +129,7 @@ def a_lol(
     return (kept_N * often_N * len(kept_R)).astype(np.float32)
 
 
+@rule(alone=True)
 def rise(table: TurnTable, *, tau: Tau = 0.5) -> FloatArray:
     """RISE: imitates siblings by a softmax of what they were paid.
 
@@ -149,6 +154,7 @@ def reward_softmax(paid_B: Float64Array, cohort_B: IntArray, tau: float) -> Floa
     return weight_B
 
 
+@rule(alone=True)
 def bfs_prover(table: TurnTable, *, easy: Easy = 0.05, rarest: Rarest = 0.05) -> FloatArray:
     """BFS-Prover: imitates turns that were neither too easy for the policy that played them nor among the least likely
     ones.
@@ -170,6 +176,7 @@ def bfs_prover(table: TurnTable, *, easy: Easy = 0.05, rarest: Rarest = 0.05) ->
     return kept_N.astype(np.float32)
 
 
+@rule(alone=True)
 def top_scored(table: TurnTable, *, most: BestScored = 2) -> FloatArray:
     """muCode: imitates the siblings that a separately fitted scorer scores highest, whatever they were paid.
 
@@ -195,10 +202,6 @@ def top_scored(table: TurnTable, *, most: BestScored = 2) -> FloatArray:
     kept_B = np.zeros(len(score_B))
     kept_B[order] = np.arange(len(order)) - first_G < most
     return to_turns(kept_B, table)
-
-
-for _rule in (imitate, awr, a_lol, rise, bfs_prover, top_scored):
-    _rule.alone = True  # type: ignore[attr-defined]
 
 
 def _of_episodes(kept_N: Float64Array, table: TurnTable, worth: Worth) -> Float64Array:

@@ -22,6 +22,7 @@ from turngate.trainer.credit.baselines import (
 )
 from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, validate
 from turngate.trainer.credit.pay_sources import column, tokens
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, ImplicitBeta, Std
 from turngate.types import FloatArray, TurnTable
 
@@ -36,6 +37,7 @@ the reference of its log-ratios: "start", the model that training began from, or
 update. A φ that was fitted before is compared with "start"."""
 
 
+@rule
 def prime(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> FloatArray:
     """PRIME: RLOO plus implicit process rewards: log-ratios of a model that learns from outcomes.
 
@@ -66,6 +68,7 @@ StepWeight: TypeAlias = Annotated[
 ]
 
 
+@rule
 def istar(
     table: TurnTable, *, alpha: StepWeight = 1.0, beta: ImplicitBeta = 0.05, std: Std = True, eps: Eps = 1e-6
 ) -> FloatArray:

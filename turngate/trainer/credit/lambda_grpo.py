@@ -2,11 +2,13 @@
 
 from turngate.trainer.credit.baselines import as_credit, one_of
 from turngate.trainer.credit.cohorts import check_scale, group, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps, Merged, Std
 from turngate.trainer.credit.tree import MERGES, grow
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def lambda_grpo(
     table: TurnTable, *, merge: Merged = "tokens", eps: Eps = 1e-4, ddof: Ddof = 1, std: Std = True
 ) -> FloatArray:

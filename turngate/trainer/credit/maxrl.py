@@ -8,6 +8,7 @@ from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.cohorts import validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
@@ -22,6 +23,7 @@ Cap: TypeAlias = Annotated[
 ]
 
 
+@rule
 def maxrl(table: TurnTable, *, cap: Cap = math.inf, eps: Eps = 1e-6) -> FloatArray:
     """MaxRL: what an episode was paid, less the siblings' mean, divided by that mean: rare successes weigh more.
 

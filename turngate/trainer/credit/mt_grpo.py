@@ -9,6 +9,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.credit.baselines import beyond_siblings, outcomes, z_beyond_siblings
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
 from turngate.trainer.credit.pay_sources import scores, split_sources
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import carry, scan_back
 from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.trainer.credit.siblings import sibling_turns, siblings
@@ -26,6 +27,7 @@ TurnWeight: TypeAlias = Annotated[
 ]
 
 
+@rule
 def mt_grpo(
     table: TurnTable,
     *,

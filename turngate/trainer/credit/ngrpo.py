@@ -8,6 +8,7 @@ from pydantic import Field
 from turngate.errors import ConfigError
 from turngate.rewards.columns import ZERO_RANGE
 from turngate.trainer.credit.cohorts import validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
@@ -25,6 +26,7 @@ Imagined: TypeAlias = Annotated[
 ]
 
 
+@rule
 def ngrpo(table: TurnTable, *, best: Best = 1.0, imagined: Imagined = 1, eps: Eps = 1e-6, ddof: Ddof = 1) -> FloatArray:
     """NGRPO: GRPO beside imagined perfect siblings, so that a group of equal failures is blamed too.
 

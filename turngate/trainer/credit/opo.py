@@ -4,10 +4,12 @@ import numpy as np
 
 from turngate.trainer.credit.cohorts import per_trajectory, validate
 from turngate.trainer.credit.pay_sources import tokens
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def opo(table: TurnTable) -> FloatArray:
     """OPO: what an episode was paid, less its siblings' mean weighted by length, a baseline of low variance.
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, to_turns, validate
 from turngate.trainer.credit.pay_sources import successes
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, Threshold
 from turngate.types import FloatArray, TurnTable
 
@@ -21,6 +22,7 @@ K: TypeAlias = Annotated[
 ]
 
 
+@rule
 def pass_at_k(table: TurnTable, *, k: K = 4, threshold: Threshold = None, eps: Eps = 1e-6) -> FloatArray:
     """Pass@k training: what an episode adds to the chance that one of k tries succeeds.
 

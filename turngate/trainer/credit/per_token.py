@@ -13,6 +13,7 @@ from turngate.trainer.credit.baselines import beyond_siblings, mean_rate, non_ne
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
 from turngate.trainer.credit.pay_sources import column, turn_of_tokens
 from turngate.trainer.credit.rl_zvp import signs, zero_variance_credit
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import carry, goes_on, scan_back
 from turngate.trainer.credit.settings import (
     Ddof,
@@ -31,6 +32,12 @@ from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 
+def token_targets(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95) -> FloatArray:
+    """The targets of ``token_gae``'s critic, before whitening, one per policy token: float32[S]."""
+    return _gae(table, gamma, lam)[1]
+
+
+@rule(value_targets=token_targets)
 def token_gae(table: TurnTable, *, gamma: Gamma = 1.0, lam: Lam = 0.95, whitened: Whitened = False) -> TokenCredit:
     """PPO: advantages from a critic (GAE), from token to token.
 
@@ -52,11 +59,7 @@ def token_gae(table: TurnTable, *, gamma: Gamma = 1.0, lam: Lam = 0.95, whitened
     return _credit(table, advantage_S, "token_gae")
 
 
-def token_targets(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95) -> FloatArray:
-    """The targets of ``token_gae``'s critic, before whitening, one per policy token: float32[S]."""
-    return _gae(table, gamma, lam)[1]
-
-
+@rule
 def reinforce_plus_plus_tokens(
     table: TurnTable, *, gamma: TokenGamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8
 ) -> TokenCredit:
@@ -83,6 +86,7 @@ def reinforce_plus_plus_tokens(
     return _credit(table, advantage_S, "reinforce_plus_plus_tokens")
 
 
+@rule
 def prime_tokens(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> TokenCredit:
     """PRIME by token: RLOO plus implicit process rewards, log-ratios of a model that learns from outcomes.
 
@@ -113,6 +117,7 @@ def prime_tokens(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> TokenCredit:
     return _credit(table, beyond_siblings(table.total_B, table)[turn_S] + process_S, "prime_tokens")
 
 
+@rule
 def rl_zvp_tokens(
     table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = None, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> TokenCredit:
@@ -147,6 +152,7 @@ def rl_zvp_tokens(
     return _credit(table, z_N[turn_S] + shaped_S, "rl_zvp_tokens")
 
 
+@rule
 def lambda_grpo_tokens(table: TurnTable, *, eps: Eps = 1e-4, ddof: Ddof = 1, std: Std = True) -> TokenCredit:
     """λ-GRPO by token: GRPO in which a token that several siblings share counts once, not once for each.
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from turngate.trainer.credit.baselines import as_credit, non_negative, turns_left, unit_interval
 from turngate.trainer.credit.cohorts import group, validate
 from turngate.trainer.credit.pay_sources import column
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
@@ -38,6 +39,7 @@ FormatWeight: TypeAlias = Annotated[
 ]
 
 
+@rule
 def portool(
     table: TurnTable,
     *,

@@ -8,6 +8,7 @@ from pydantic import Field
 from turngate.trainer.credit.baselines import as_credit, beyond_start, one_of, outcomes, to_go
 from turngate.trainer.credit.cohorts import Float64Array, lengths, validate
 from turngate.trainer.credit.pay_sources import scores
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Baseline, Outcome
 from turngate.types import FloatArray, TurnTable
 
@@ -20,6 +21,7 @@ PerTurn: TypeAlias = Annotated[
 ]
 
 
+@rule
 def ppr(
     table: TurnTable,
     *,

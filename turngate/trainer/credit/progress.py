@@ -9,6 +9,7 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.baselines import as_credit, non_negative, one_of, outcomes, with_outcome
 from turngate.trainer.credit.cohorts import Float64Array, first_turns, lengths, validate
 from turngate.trainer.credit.pay_sources import column, last_turns
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import following, last_known, next_known, preceding
 from turngate.trainer.credit.settings import Baseline, Outcome, ProcessWeight
 from turngate.types import FloatArray, TurnTable
@@ -39,6 +40,7 @@ ProverK: TypeAlias = Annotated[
 ]
 
 
+@rule
 def progress(
     table: TurnTable,
     *,

@@ -16,6 +16,7 @@ from turngate.trainer.credit.baselines import (
 )
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
 from turngate.trainer.credit.pay_sources import tokens, verdicts
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, Outcome
 from turngate.types import FloatArray, IntArray, TurnTable
 
@@ -34,6 +35,7 @@ Unscored: TypeAlias = Annotated[
 ]
 
 
+@rule
 def prorag(
     table: TurnTable,
     *,

@@ -17,6 +17,7 @@ from turngate.trainer.credit.baselines import (
 )
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import scores, tokens, verdicts
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import following, suffix_min
 from turngate.trainer.credit.settings import Outcome
 from turngate.types import FloatArray, TurnTable
@@ -46,6 +47,7 @@ PureBaseline: TypeAlias = Annotated[
 ]
 
 
+@rule
 def pure(
     table: TurnTable,
     *,

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
@@ -23,6 +24,7 @@ Quantile: TypeAlias = Annotated[
 ]
 
 
+@rule
 def qae(table: TurnTable, *, k: Quantile = 0.4, eps: Eps = 1e-6, ddof: Ddof = 1) -> FloatArray:
     """QAE: what an episode was paid, less a quantile of its siblings' payments instead of their mean.
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from turngate.rewards.columns import ZERO_RANGE
 from turngate.trainer.credit.baselines import as_credit, non_negative, without_siblings
 from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.tree import branches
 from turngate.types import BoolArray, FloatArray, TurnTable
 
@@ -24,6 +25,7 @@ Amplify: TypeAlias = Annotated[
 ]
 
 
+@rule
 def r3l(table: TurnTable, *, success: Success = 1.0, amplify: Amplify = 3.0) -> FloatArray:
     """R3L: for retries that branch off: credit from the turn on at which a retry leaves the episode that it retries.
 

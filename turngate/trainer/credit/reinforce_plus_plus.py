@@ -8,12 +8,14 @@ from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.pay_sources import column, tokens
 from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, Gamma, Kl
 from turngate.trainer.credit.siblings import siblings
 from turngate.trainer.credit.token_credit import whiten
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def reinforce_plus_plus(table: TurnTable, *, gamma: Gamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8) -> FloatArray:
     """REINFORCE++: the payments from each turn on, scaled to mean 0 and variance 1 over the batch.
 
@@ -38,6 +40,7 @@ def reinforce_plus_plus(table: TurnTable, *, gamma: Gamma = 1.0, kl: Kl = 0.0, e
     return whiten(to_go_N, tokens(table, "reinforce_plus_plus"), eps=eps).astype(np.float32)
 
 
+@rule
 def reinforce_plus_plus_baseline(table: TurnTable, *, eps: Eps = 1e-8) -> FloatArray:
     """REINFORCE++ with a baseline: payment less the siblings' mean, then scaled over the batch.
 

@@ -5,10 +5,12 @@ import numpy as np
 from turngate.errors import ConfigError
 from turngate.trainer.credit.baselines import as_credit, beyond_start, turns_left
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Baseline, Gamma
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def returns(table: TurnTable, *, gamma: Gamma = 1.0, baseline: Baseline = "rloo") -> FloatArray:
     """Returns: the payments from each turn on, less the mean of the other siblings' payments.
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, to_turns, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps
 from turngate.types import FloatArray, TurnTable
 
@@ -51,6 +52,7 @@ Split: TypeAlias = Annotated[
 ]
 
 
+@rule
 def riskpo(
     table: TurnTable,
     *,

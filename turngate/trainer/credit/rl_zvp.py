@@ -6,10 +6,12 @@ from turngate.errors import ConfigError
 from turngate.trainer.credit.baselines import z_beyond_siblings
 from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, group, validate
 from turngate.trainer.credit.pay_sources import column, successes
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, EntropyAlpha, Eps, Threshold
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def rl_zvp(
     table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = None, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> FloatArray:

@@ -3,10 +3,12 @@
 import numpy as np
 
 from turngate.trainer.credit.cohorts import validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.siblings import siblings
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def rloo(table: TurnTable) -> FloatArray:
     """RLOO: what an episode was paid, less the mean of the other siblings.
 

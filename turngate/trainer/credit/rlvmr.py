@@ -20,6 +20,7 @@ from turngate.trainer.credit.baselines import (
 )
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, validate
 from turngate.trainer.credit.pay_sources import column, scores, successes
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import preceding
 from turngate.trainer.credit.settings import Ddof, Eps, Outcome, Threshold
 from turngate.types import FloatArray, TurnTable
@@ -64,6 +65,7 @@ Malformed: TypeAlias = Annotated[
 ]
 
 
+@rule
 def rlvmr(
     table: TurnTable,
     *,

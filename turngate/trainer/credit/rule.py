@@ -1,30 +1,23 @@
-"""``CreditRule``: a credit function with its settings, as a config names it.
+"""``CreditRule``: a credit function with its settings, as a config names it; ``rule`` makes a function one.
 
-Every function of ``CREDITS`` and ``TOKEN_CREDITS`` is one under its name, and so is any function of yours under
-``package.module:function``: it takes a ``TurnTable``, returns float32[N] or a ``TokenCredit``, and has its settings as
-keyword-only arguments. A function that reads a critic's values may also say what the critic learns, by its attribute
-``value_targets``, a function of the table. One that compares no siblings, and so gives credit to an episode without
-any, has the attribute ``alone = True``: filters then leave such episodes in. One whose credit is a sum may name its
-terms by its attribute ``terms``, a function of the same arguments that returns ``CreditTerm`` objects.
+A rule takes a ``TurnTable``, returns float32[N] or a ``TokenCredit``, and has its settings as keyword-only arguments. A
+function of yours is one under ``package.module:function``, with the decorator or without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, overload
 
 import numpy as np
 from pydantic import ValidationError
 
 from turngate.errors import ConfigError, PartError, ShapeError
 from turngate.part_calls import Unusable, check_result
-from turngate.parts import Part
+from turngate.parts import Function, Part
 from turngate.problems import one_line
-from turngate.trainer.credit import CREDIT_TERMS, CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.credit.dry_run import columns_read, learns_from_one_tree
-from turngate.trainer.credit.per_token import token_targets
 from turngate.trainer.credit.terms import CreditTerm
-from turngate.trainer.credit.turn_gae import value_targets
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 SIBLINGS = 64
@@ -36,6 +29,7 @@ class CreditRule(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "credit rule"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.credit",)
     from_function: ClassVar[bool] = True
 
     def __call__(self, table: TurnTable) -> FloatArray | TokenCredit:
@@ -64,7 +58,7 @@ class CreditRule(Part):
 
     def terms(self, table: TurnTable) -> tuple[CreditTerm, ...]:
         """The terms whose sum is the credit of every turn; empty for a rule without ``terms``."""
-        own = getattr(self.function, "terms", None) or CREDIT_TERMS.get(self.type)
+        own = getattr(self.function, "terms", None)
         return () if own is None else tuple(own(table, **self.settings()))
 
     def reads(
@@ -113,16 +107,54 @@ class CreditRule(Part):
     @property
     def value_targets(self) -> Callable[..., FloatArray]:
         """The function that gives the returns for a critic to learn: from the table to float32, per turn or per
-        token."""
-        own = getattr(self.function, "value_targets", None) or VALUE_TARGETS.get(self.type)
-        if own is None:
-            own = token_targets if "value_S" in self.reads({*VALUES, "turn_S"}) else value_targets
-        found: Callable[..., FloatArray] = own
+        token. A rule that names none has those of ``turn_gae``, or of ``token_gae`` if it reads values of tokens."""
+        part: type[CreditRule] = type(self)
+        if not hasattr(part.function, "value_targets"):
+            part = self.find("token_gae" if "value_S" in self.reads({*VALUES, "turn_S"}) else "turn_gae")
+        found: Callable[..., FloatArray] = getattr(part.function, "value_targets")  # noqa: B009
         return found
+
+    @classmethod
+    def with_critic(cls) -> list[str]:
+        """The names of the rules that say what a critic learns for them."""
+        return [name for name, part in cls.catalogue().items() if hasattr(part.function, "value_targets")]
 
 
 VALUES = frozenset({"value_N", "value_S"})
 """A critic's values, before each turn or before each policy token."""
 
-for _name, _function in {**CREDITS, **TOKEN_CREDITS}.items():
-    CreditRule.of_function(_name, _function)
+
+Targets = Callable[..., FloatArray]
+Terms = Callable[..., tuple[CreditTerm, ...]]
+
+
+@overload
+def rule(function: Function, /) -> Function: ...
+@overload
+def rule(
+    *, alone: bool = False, value_targets: Targets | None = None, terms: Terms | None = None
+) -> Callable[[Function], Function]: ...
+def rule(
+    function: Function | None = None,
+    /,
+    *,
+    alone: bool = False,
+    value_targets: Targets | None = None,
+    terms: Terms | None = None,
+) -> Function | Callable[[Function], Function]:
+    """Make a function a credit rule under its own name; the function itself is returned.
+
+    * ``alone``: it compares no siblings, so an episode without any is learned from; filters then leave it in.
+    * ``value_targets``: a function of the table that gives what a critic learns.
+    * ``terms``: a function of the same arguments that gives the terms whose sum the credit is.
+
+    Raises DuplicateName for a name that another rule has.
+    """
+
+    def define(made: Function) -> Function:
+        for name, value in (("alone", alone or None), ("value_targets", value_targets), ("terms", terms)):
+            if value is not None:
+                setattr(made, name, value)
+        return CreditRule.define(made)
+
+    return define if function is None else define(function)

@@ -16,6 +16,7 @@ from turngate.trainer.credit.baselines import (
 )
 from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.pay_sources import verdicts
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps, Outcome, Std
 from turngate.types import FloatArray, TurnTable
 
@@ -43,6 +44,7 @@ MinStd: TypeAlias = Annotated[
 ]
 
 
+@rule
 def sag(
     table: TurnTable,
     *,

@@ -16,6 +16,7 @@ from turngate.trainer.credit.baselines import (
 )
 from turngate.trainer.credit.cohorts import Float64Array, per_trajectory, validate
 from turngate.trainer.credit.pay_sources import column, last_turns, scores, verdicts
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Baseline, Gamma, Outcome
 from turngate.types import FloatArray, TurnTable
 
@@ -36,6 +37,7 @@ ExactSum: TypeAlias = Annotated[
 ]
 
 
+@rule
 def spa(
     table: TurnTable,
     *,

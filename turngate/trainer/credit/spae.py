@@ -9,6 +9,7 @@ from turngate.trainer.credit.baselines import as_credit, non_negative, outcomes,
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.progress import rises_after
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import last_known, preceding
 from turngate.trainer.credit.settings import Eps, Outcome
 from turngate.types import FloatArray, TurnTable
@@ -24,6 +25,7 @@ Saturated: TypeAlias = Annotated[
 ]
 
 
+@rule
 def spae(
     table: TurnTable,
     *,

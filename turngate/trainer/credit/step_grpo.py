@@ -10,6 +10,7 @@ from turngate.trainer.credit.baselines import as_credit, z_among_siblings
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import last_turns, verdicts
 from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import carry, scan_back
 from turngate.trainer.credit.settings import Ddof, Eps, Gamma
 from turngate.trainer.credit.token_credit import check_discounts
@@ -25,6 +26,7 @@ Mode: TypeAlias = Annotated[
 ]
 
 
+@rule
 def step_grpo(
     table: TurnTable,
     *,

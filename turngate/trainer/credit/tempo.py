@@ -7,6 +7,7 @@ from pydantic import Field
 
 from turngate.trainer.credit.baselines import as_credit, one_of
 from turngate.trainer.credit.cohorts import check_scale, group, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Ddof, Eps, Merged
 from turngate.trainer.credit.tree import MERGES, grow
 from turngate.types import FloatArray, TurnTable
@@ -19,6 +20,7 @@ ScaleTd: TypeAlias = Annotated[
 ]
 
 
+@rule
 def tempo(
     table: TurnTable, *, merge: Merged = "tokens", scale_td: ScaleTd = True, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> FloatArray:

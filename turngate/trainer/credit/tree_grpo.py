@@ -4,11 +4,13 @@ import numpy as np
 
 from turngate.trainer.credit.baselines import non_negative
 from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def tree_grpo(table: TurnTable, *, eps: Eps = 1e-6) -> FloatArray:
     """Tree-GRPO: for branched rollouts: GRPO among all siblings plus GRPO inside each tree.
 

@@ -4,10 +4,12 @@ import numpy as np
 
 from turngate.trainer.credit.baselines import as_credit
 from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 
 
+@rule
 def tree_rl(table: TurnTable) -> FloatArray:
     """TreeRL: for branched rollouts: the mean payment after a turn, less that of the task and that of the turn before.
 

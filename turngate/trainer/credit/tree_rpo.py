@@ -9,6 +9,7 @@ from turngate.errors import ShapeError
 from turngate.trainer.credit.baselines import as_credit, non_negative, one_of
 from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, group, per_trajectory, turnless, validate
 from turngate.trainer.credit.pay_sources import last_turns
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.tree import Tree, grow
 from turngate.types import FloatArray, TurnTable
@@ -28,6 +29,7 @@ Prune: TypeAlias = Annotated[
 ]
 
 
+@rule
 def tree_rpo(
     table: TurnTable,
     *,

@@ -4,12 +4,20 @@ import numpy as np
 
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.pay_sources import column, tokens
+from turngate.trainer.credit.rule import rule
 from turngate.trainer.credit.scans import gae
 from turngate.trainer.credit.settings import Gamma, Lam, Whitened
 from turngate.trainer.credit.token_credit import check_discounts, whiten
 from turngate.types import FloatArray, TurnTable
 
 
+def value_targets(table: TurnTable, *, gamma: float = 0.99, lam: float = 0.9) -> FloatArray:
+    """The targets of ``turn_gae``'s critic, ``A_t + V_t`` before whitening, one per turn: float32[N]."""
+    advantage_N = _advantage(table, gamma, lam)
+    return (advantage_N + column(table, "value_N", "turn_gae")).astype(np.float32)
+
+
+@rule(value_targets=value_targets)
 def turn_gae(table: TurnTable, *, gamma: Gamma = 0.99, lam: Lam = 0.9, whitened: Whitened = False) -> FloatArray:
     """Turn-PPO: advantages from a critic (GAE), from turn to turn.
 
@@ -30,12 +38,6 @@ def turn_gae(table: TurnTable, *, gamma: Gamma = 0.99, lam: Lam = 0.9, whitened:
     if whitened:
         advantage_N = whiten(advantage_N, tokens(table, "turn_gae"))
     return advantage_N.astype(np.float32)
-
-
-def value_targets(table: TurnTable, *, gamma: float = 0.99, lam: float = 0.9) -> FloatArray:
-    """The targets of ``turn_gae``'s critic, ``A_t + V_t`` before whitening, one per turn: float32[N]."""
-    advantage_N = _advantage(table, gamma, lam)
-    return (advantage_N + column(table, "value_N", "turn_gae")).astype(np.float32)
 
 
 def _advantage(table: TurnTable, gamma: float, lam: float) -> Float64Array:

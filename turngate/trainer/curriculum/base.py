@@ -89,6 +89,7 @@ class CurriculumPart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "curriculum"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.curriculum",)
     fallback: ClassVar[str] = "order"
 
     @abstractmethod

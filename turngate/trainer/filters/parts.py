@@ -8,16 +8,15 @@ Trajectories in = trajectories kept + Σ ``drop/REASON_trajectories``, and group
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.part_calls import Unusable, call_part
 from turngate.parts import Part
 from turngate.trainer.batch.shared_turns import regrafted
-from turngate.trainer.filters.sibling_rules import balanced, dcpo, prof, successes, without_copies, without_void
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 if TYPE_CHECKING:
@@ -31,6 +30,25 @@ ALIKE = 1e-6
 """Totals or outcomes that differ by no more than this count as equal, because the difference may be rounding."""
 
 
+class FilterPart(Part):
+    """Chooses which episodes of a group of siblings are learned from; also any function of a ``ScoredGroup``."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "filter"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.filters",)
+    from_function: ClassVar[bool] = True
+
+    def survey(self, groups: Sequence[ScoredGroup]) -> Filter:
+        """The filter for these groups, which are all that earlier filters left; for filters that compare groups."""
+        return self
+
+    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
+        """Whether to keep the group, or which of its trajectories: bool[B]."""
+        assert self.function is not None, f"filter '{self.type}' is a class without __call__"
+        kept: bool | BoolArray = self.function(group, **self.settings())
+        return kept
+
+
 By: TypeAlias = Annotated[
     Literal["total", "outcome"],
     Field(
@@ -40,6 +58,7 @@ By: TypeAlias = Annotated[
 ]
 
 
+@FilterPart.define
 def varied(group: ScoredGroup, *, by: By = "total") -> BoolArray:
     """Drops siblings that were all paid the same: comparing them teaches nothing.
 
@@ -54,52 +73,6 @@ def varied(group: ScoredGroup, *, by: By = "total") -> BoolArray:
         raise ConfigError(f"varied: by is '{by}'; it must be 'total' or 'outcome'")
     differs = {cohort: _differ(found) for cohort, found in _by_cohort([group], by).items()}
     return np.array([differs[trajectory.cohort] for trajectory in group.trajectories], np.bool_)
-
-
-class FilterPart(Part):
-    """Chooses which episodes of a group of siblings are learned from; also any function of a ``ScoredGroup``."""
-
-    types: ClassVar[dict[str, type[Part]]] = {}
-    noun: ClassVar[str] = "filter"
-    from_function: ClassVar[bool] = True
-
-    def survey(self, groups: Sequence[ScoredGroup]) -> Filter:
-        """The filter for these groups, which are all that earlier filters left; for filters that compare groups."""
-        return self
-
-    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
-        """Whether to keep the group, or which of its trajectories: bool[B]."""
-        assert self.function is not None, f"filter '{self.type}' is a class without __call__"
-        kept: bool | BoolArray = self.function(group, **self.settings())
-        return kept
-
-
-for _function in (varied, successes, prof, dcpo, without_void, without_copies):
-    FilterPart.of_function(_function.__name__, _function)
-
-
-class BalancedPart(FilterPart):
-    """Keeps siblings of whom neither too few nor too many succeeded, https://arxiv.org/abs/2504.03380.
-
-    Left out, the bounds are 0.2 and 0.8, and for fewer than 8 siblings any rate but 0 and 1.
-    """
-
-    type: Literal["balanced"] = "balanced"
-    low: float | None = Field(None, ge=0, le=1)
-    """Least success rate of siblings that stay."""
-    high: float | None = Field(None, ge=0, le=1)
-    """Largest success rate of siblings that stay."""
-
-    @model_validator(mode="after")
-    def _is_a_band(self) -> Self:
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"low {self.low} is above high {self.high}, so no siblings would stay")
-        if (self.low, self.high) == (0, 1):
-            raise ValueError("low = 0 and high = 1 have no effect: every success rate lies between them")
-        return self
-
-    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
-        return balanced(group, low=self.low, high=self.high)
 
 
 class TopStdPart(FilterPart):

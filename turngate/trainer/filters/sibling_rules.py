@@ -8,15 +8,16 @@ siblings are chosen separately.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
 from turngate.trainer.batch.shared_turns import shared_columns
+from turngate.trainer.filters.parts import FilterPart
 from turngate.trainer.guidance.results import is_solved
 from turngate.types import (
     SUCCESS_SLACK,
@@ -90,6 +91,7 @@ MostCopied: TypeAlias = Annotated[
 ]
 
 
+@FilterPart.define
 def prof(
     group: ScoredGroup,
     *,
@@ -133,6 +135,7 @@ def prof(
     )
 
 
+@FilterPart.define
 def successes(group: ScoredGroup, *, most: PerTask = 4, distinct: Distinct = True) -> BoolArray:
     """RAFT: keeps successes, at most ``most`` of each task and none twice, to be imitated.
 
@@ -176,6 +179,31 @@ def balanced(group: ScoredGroup, *, low: float | None = None, high: float | None
     return stays_B
 
 
+class BalancedPart(FilterPart):
+    """Keeps siblings of whom neither too few nor too many succeeded, https://arxiv.org/abs/2504.03380.
+
+    Left out, the bounds are 0.2 and 0.8, and for fewer than 8 siblings any rate but 0 and 1.
+    """
+
+    type: Literal["balanced"] = "balanced"
+    low: float | None = Field(None, ge=0, le=1)
+    """Least success rate of siblings that stay."""
+    high: float | None = Field(None, ge=0, le=1)
+    """Largest success rate of siblings that stay."""
+
+    @model_validator(mode="after")
+    def _is_a_band(self) -> Self:
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}, so no siblings would stay")
+        if (self.low, self.high) == (0, 1):
+            raise ValueError("low = 0 and high = 1 have no effect: every success rate lies between them")
+        return self
+
+    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
+        return balanced(group, low=self.low, high=self.high)
+
+
+@FilterPart.define
 def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:
     """DCPO: keeps the shortest of the better half and the longest of the worse half, ``n_keep`` siblings in all.
 
@@ -204,6 +232,7 @@ def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:
     return stays_B
 
 
+@FilterPart.define
 def without_void(group: ScoredGroup, *, evidence: VoidFact = "") -> BoolArray:
     """SimpleTIR: drops episodes with a void turn, one that holds neither a complete tool call nor an answer.
 
@@ -215,6 +244,7 @@ def without_void(group: ScoredGroup, *, evidence: VoidFact = "") -> BoolArray:
     return np.array([not _has_void_turn(trajectory, evidence) for trajectory in group.trajectories], np.bool_)
 
 
+@FilterPart.define
 def without_copies(group: ScoredGroup, *, at_most: MostCopied = MOST_COPIED, threshold: Threshold = None) -> BoolArray:
     """Leak guard: drops successes that repeat the hint which learning takes out of their context, or speak of it.
 

@@ -88,6 +88,7 @@ class GuidePart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "guide"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.guidance",)
     fallback: ClassVar[str] = "none"
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What every environment of the run must have for this guide: hints, solutions."""

@@ -54,6 +54,7 @@ class Objective(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "objective"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.loss",)
     fallback: ClassVar[str] = "clipped"
     from_function: ClassVar[bool] = True
     uses_ratio: ClassVar[bool] = True
@@ -89,6 +90,7 @@ class Correction(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "correction"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.loss",)
     weighs: ClassVar[bool] = False
     """Whether the factor contains the ratio; else it only keeps (1) or drops (0) a token."""
 
@@ -102,6 +104,7 @@ class Penalty(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "penalty"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.loss",)
 
     @property
     def needs(self) -> Needs:
@@ -127,6 +130,7 @@ class Shaping(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "shaping"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.loss",)
     fallback: ClassVar[str] = "shaped"
 
     @property

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turngate.trainer.loss import LossSettings
 from turngate.trainer.loss.base import Objective
+from turngate.trainer.loss.settings import LossSettings
 
 
 def with_correction(loss: object) -> object:

@@ -8,13 +8,5 @@ makes their input of recorded episodes.
 
 Training: ``sources`` says where the episodes of a step come from, ``stored`` and ``mixed`` read them, ``replays``
 choose which are replayed, ``episode_index`` is the index that they read. ``usable`` says which episodes can be used,
-``ratios`` how far the policy is from the one that played them. A part that ships is named here, so that a config finds
-it by its type.
+``ratios`` how far the policy is from the one that played them.
 """
-
-from turngate.trainer.offline.mixed import MixedPart
-from turngate.trainer.offline.replays import ReplayPart
-from turngate.trainer.offline.sources import EpisodesPart, PlayedPart
-from turngate.trainer.offline.stored import StoredPart
-
-__all__ = ["EpisodesPart", "MixedPart", "PlayedPart", "ReplayPart", "StoredPart"]

@@ -62,6 +62,7 @@ class ReplayPart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "replay strategy"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.offline",)
     fallback: ClassVar[str] = "remix"
     measures: ClassVar[bool] = False
     """Whether it asks for entropies under the present weights."""

@@ -79,6 +79,7 @@ class EpisodesPart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "episode source"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.trainer.offline",)
     fallback: ClassVar[str] = "played"
     plays: ClassVar[bool] = True
     """Whether steps play episodes."""

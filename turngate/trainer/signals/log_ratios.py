@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.trainer.learner import Learner, Measuring
-from turngate.trainer.loss import PolicyLoss, Reinforce
+from turngate.trainer.loss.objectives import Reinforce
+from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.signals.base import Columns, Found, Played
 from turngate.types import FloatArray, Metrics, TurnTable
 

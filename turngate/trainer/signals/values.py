@@ -21,10 +21,10 @@ class Values:
     """A critic's values: ``value_N`` before each turn, or ``value_S`` before each policy token (``per_token``).
 
     ``targets`` computes the returns that the critic learns from the table, in the same shape as its values
-    (``credit.VALUE_TARGETS``). With ``bootstrap`` there is a column ``bootstrap_B``: the critic's value of the state in
-    which a truncated episode stopped, and 0 for a finished one. That state lies after the agent's last tokens and
-    before the environment's reply, which was not recorded. The critic therefore also learns states of this kind where
-    it is known what followed: the next return, or 0 after a finished episode.
+    (``CreditRule.value_targets``). With ``bootstrap`` there is a column ``bootstrap_B``: the critic's value of the
+    state in which a truncated episode stopped, and 0 for a finished one. That state lies after the agent's last tokens
+    and before the environment's reply, which was not recorded. The critic therefore also learns states of this kind
+    where it is known what followed: the next return, or 0 after a finished episode.
     """
 
     learner: Learner

@@ -11,8 +11,7 @@ from string import Template
 from types import CodeType, FrameType
 from typing import Any
 
-import pytest
-
+from tests.helpers.every import for_every
 from turngate.envs.code.generated.families import FAMILIES
 from turngate.envs.code.generated.families.family import BugFamily
 from turngate.envs.code.generated.generate import MODULE, TESTS, BugDraft, build, draft
@@ -99,7 +98,7 @@ def oracle_edit(found: str, solved: str) -> tuple[str, str]:
     return old, new
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_tests_tell_every_bug_from_its_repair(name: str):
     for _, drawn, problem in drawings(name):
         found, solved, shown, hidden = parts(problem)
@@ -119,7 +118,7 @@ def test_tests_tell_every_bug_from_its_repair(name: str):
         assert drawn.solved == solved
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_no_bug_of_a_text_passes_whichever_was_put_in_and_none_runs_on(name: str):
     for seed, drawn, problem in drawings(name):
         if seed:
@@ -131,7 +130,7 @@ def test_no_bug_of_a_text_passes_whichever_was_put_in_and_none_runs_on(name: str
             assert not all(results.values()), bug
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_one_edit_of_one_line_repairs_it(name: str):
     for _, _, problem in drawings(name):
         found, solved, _, _ = parts(problem)
@@ -141,7 +140,7 @@ def test_one_edit_of_one_line_repairs_it(name: str):
         assert "=>" not in old + new
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_texts_are_short_and_say_what_they_ought_to_do(name: str):
     for _, drawn, problem in drawings(name):
         found, solved, _, hidden = parts(problem)
@@ -156,7 +155,7 @@ def test_texts_are_short_and_say_what_they_ought_to_do(name: str):
         assert re.findall(r'""".*"""', found) == re.findall(r'""".*"""', solved)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_a_family_declares_at_least_three_bugs_for_each_of_its_two_or_three_forms(name: str):
     declared = FAMILIES[name]
     assert declared.name == name
@@ -169,7 +168,7 @@ def test_a_family_declares_at_least_three_bugs_for_each_of_its_two_or_three_form
             assert "\n" not in bug.right[:-1] + bug.wrong[:-1], bug
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_constants_that_the_repair_needs_stand_in_the_docstring(name: str):
     declared = FAMILIES[name]
     for used in declared.forms:
@@ -182,7 +181,7 @@ def test_constants_that_the_repair_needs_stand_in_the_docstring(name: str):
         assert constants <= set(Template(docstring).get_identifiers())
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_names_are_free_for_use(name: str):
     declared = FAMILIES[name]
     names = [word for pool in declared.pools.values() for word in pool]
@@ -196,7 +195,7 @@ def test_names_are_free_for_use(name: str):
     }
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_texts_leave_their_arguments_as_they_are(name: str):
     for _, drawn, _ in drawings(name):
         for text in (drawn.solved, drawn.found):
@@ -212,7 +211,7 @@ def test_texts_leave_their_arguments_as_they_are(name: str):
                 assert repr(arguments) == before
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@for_every("name", FAMILIES)
 def test_a_family_has_many_problems(name: str):
     assert len(problems_of(FAMILIES[name])) >= 200
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.envs.code.asking import asked_holds, record
+from tests.helpers.every import for_every
 from turngate.envs.code.grading.extracted_asserts import ask_module, holds
 from turngate.envs.code.grading.folding import Approx, NotData, fold
 from turngate.envs.code.grading.inside.turngate_asking import encoded
@@ -101,7 +102,7 @@ GIVEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_every("form", FORMS)
 def test_every_form_decides_as_it_stands(form):
     equal = "def assert_equal(expected, result):\n    assert expected == result\n\n\n"
     source = "import pytest\n" + equal + TEST.format(form)
@@ -138,8 +139,8 @@ class _Liar(int):
     __hash__ = int.__hash__
 
 
-@pytest.mark.parametrize("value", [_Everything(), _Liar(3), type("L", (list,), {"__eq__": lambda *_: True})()])
-@pytest.mark.parametrize("expected", ["4", "[4]", "None", "pytest.approx(4)"])
+@for_every("value", [_Everything(), _Liar(3), type("L", (list,), {"__eq__": lambda *_: True})()])
+@for_every("expected", ["4", "[4]", "None", "pytest.approx(4)"])
 def test_what_is_equal_to_everything_equals_nothing(value, expected):
     source = "import pytest\n" + TEST.format(f"assert f(1) == {expected}")
     assert passes(source, lambda _x: value) or isinstance(value, list) or "approx" in expected
@@ -150,8 +151,8 @@ class _Color(StrEnum):
     RED = "red"
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@for_every(
+    "value, expected",
     [
         (namedtuple("P", "x y")(1, 2), "(1, 2)"),
         (defaultdict(list, {1: [2]}), "{1: [2]}"),
@@ -273,7 +274,7 @@ KEPT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("body", KEPT)
+@for_every("body", KEPT)
 def test_what_cannot_be_taken_out_stays(body):
     source = f"import pytest\nfrom math import isclose\n{HEAD}def check(a, b):\n    assert a == b\n\n\n"
     source += "def helper(a, b):\n    return a == b\n\n\ndef test_it():\n    " + body + "\n"
@@ -297,7 +298,7 @@ def test_rows_that_somebody_else_needs_stay():
     assert set(ask_module(SUITE, only={"test_same"}).functions) == {"test_same"}
 
 
-@pytest.mark.parametrize(
+@for_every(
     "text",
     [
         "__import__('os')",
@@ -346,15 +347,15 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("content", BAD)
+@for_every("content", BAD)
 def test_files_that_are_not_as_written_hold_no_answer(content):
     sites = ask_module(TEST.format("assert f(1) == 3")).functions["test_it"]
     assert holds(sites, "t", read_answers(record("t", 0, RIGHT).encode()))
     assert not holds(sites, "t", read_answers(content))
 
 
-@pytest.mark.parametrize("answer", WRONG)
-@pytest.mark.parametrize("verb", ["==", "<", "in", "has", "is", "true", "raises"])
+@for_every("answer", WRONG)
+@for_every("verb", ["==", "<", "in", "has", "is", "true", "raises"])
 def test_answers_that_are_not_as_written_are_wrong(answer, verb):
     known = {"in": (3,), "is": None, "true": False, "raises": frozenset({"KeyError"}), "<": 1}.get(verb, 3)
     answer = json.loads(json.dumps(answer))

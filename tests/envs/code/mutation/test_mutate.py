@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.every import for_every
 from turngate.envs.code.generated.mutation.mutate import MAX_TOGETHER, OPERATORS, Mutation, apply, mutations
 from turngate.errors import ConfigError
 
@@ -115,7 +116,7 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "body", "expected"), EXPECTED)
+@for_every("operator, body, expected", EXPECTED)
 def test_what_an_operator_makes_of_a_line(operator, body, expected):
     assert sorted(lines_of(body, operator)) == sorted(expected)
 
@@ -187,7 +188,7 @@ def test_where_a_change_is():
     assert names["A"].B.f.__code__.co_consts[1].co_qualname == "A.B.f.<locals>.g"
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@for_every("end", ["\n", "\r\n", "\r"])
 def test_columns_are_bytes_and_line_ends_stay(end):
     source = end.join(["# é", "def f(é, a):", "\tx = 'ü→𝄞' + é; return é  <  a  # ü", ""])
     (found,) = [item for item in mutations(source) if item.operator == "boundary"]
@@ -219,7 +220,7 @@ def test_three_changes_at_once_and_what_is_refused():
         apply(source, [same])
 
 
-@pytest.mark.parametrize("source", ["def f(:\n", "def f():\n  return '\0'\n", "x = " + "(" * 300 + ")" * 300])
+@for_every("source", ["def f(:\n", "def f():\n  return '\0'\n", "x = " + "(" * 300 + ")" * 300])
 def test_what_is_no_python_is_refused(source):
     with pytest.raises(ConfigError, match="no Python"):
         mutations(source)

@@ -6,26 +6,13 @@ A retriever holds its index and is asked from several threads at once. One that 
 
 from __future__ import annotations
 
-import builtins
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cache
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol
 
 from turngate.envs.search.engine.passages import Corpus, Hit
 from turngate.errors import EnvError
-from turngate.parts import Part, import_object
-
-SHIPPED = (
-    "turngate.envs.search.engine.bm25:Bm25Retriever",
-    "turngate.envs.search.engine.dense:DenseRetriever",
-    "turngate.envs.search.engine.dense:HybridRetriever",
-    "turngate.envs.search.engine.remote:ServerRetriever",
-    "turngate.envs.search.engine.self_search:SelfSearch",
-    "turngate.envs.search.engine.tantivy_index:TantivyRetriever",
-    "turngate.judges.asking.written_passages:WrittenPassages",
-)
-"""The retrievers that ship."""
+from turngate.parts import Part
 
 
 class RetrieverFailed(EnvError):
@@ -49,6 +36,14 @@ class RetrieverPart(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "retriever"
+    shipped_in: ClassVar[tuple[str, ...]] = (
+        "turngate.envs.search.engine.bm25",
+        "turngate.envs.search.engine.dense",
+        "turngate.envs.search.engine.remote",
+        "turngate.envs.search.engine.self_search",
+        "turngate.envs.search.engine.tantivy_index",
+        "turngate.judges.asking.written_passages",
+    )
     local: ClassVar[bool] = True
     """Whether it searches the documents of the task; else it has its own, and the task needs none."""
     finds: ClassVar[bool] = True
@@ -60,25 +55,6 @@ class RetrieverPart(Part):
         """The outside source of the answers, in words; "" where the same query finds the same."""
         return ""
 
-    @classmethod
-    def find(cls, name: str) -> builtins.type[Self]:
-        """The class of the part called ``name``; see ``Part.find``."""
-        _define_shipped()
-        return super().find(name)
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        """Every name that can be written without a path."""
-        _define_shipped()
-        return super().names()
-
     @abstractmethod
     def open(self, corpus: Corpus | None) -> Retriever:
         """The retriever, with its index of ``corpus`` (None only where not ``local``)."""
-
-
-@cache
-def _define_shipped() -> None:
-    """Import the modules of the retrievers that ship."""
-    for path in SHIPPED:
-        import_object(path)

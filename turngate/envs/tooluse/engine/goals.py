@@ -39,6 +39,10 @@ class Goal(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "goal"
+    shipped_in: ClassVar[tuple[str, ...]] = (
+        "turngate.envs.tooluse.generated.domains.served",
+        "turngate.envs.tooluse.loaders.tau.graded",
+    )
     needs_state: ClassVar[bool] = False
     """Whether it can only be measured in a world whose state is known."""
     frame: ClassVar[bool] = True

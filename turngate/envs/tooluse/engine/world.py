@@ -137,6 +137,14 @@ class ToolWorld(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "tool world"
+    shipped_in: ClassVar[tuple[str, ...]] = (
+        "turngate.envs.tooluse.engine.python_world",
+        "turngate.envs.tooluse.engine.mcp_world",
+        "turngate.envs.tooluse.generated.domains.domain_world",
+        "turngate.envs.tooluse.loaders.bfcl.desk",
+        "turngate.envs.tooluse.loaders.tau.tau_bench",
+        "turngate.envs.tooluse.loaders.tau.tau2_bench",
+    )
 
     @property
     def outside(self) -> str:

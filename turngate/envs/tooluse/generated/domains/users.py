@@ -6,21 +6,16 @@ nothing else, so a copy of an episode goes on as the episode would.
 
 from __future__ import annotations
 
-import builtins
-import importlib
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cache
-from typing import ClassVar, Literal, Protocol, Self
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
 from turngate.envs.tooluse.generated.domains.talk import Exchange, UserReply, UserSheet
 from turngate.parts import Part
 
-SHIPPED = ("turngate.judges.asking.user_models",)
-"""Modules that define users: they are imported when a user is looked up, because they need more than an environment."""
 STEP = 10
 """By how much a reply changes the emotion of a scripted user."""
 _CONSENT = ("confirm", "shall i", "should i", "may i", "do you agree", "is that right")
@@ -45,34 +40,16 @@ class SimulatedUser(Part):
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "simulated user"
+    shipped_in: ClassVar[tuple[str, ...]] = ("turngate.judges.asking.user_models",)
 
     @property
     def outside(self) -> str:
         """The outside source of the user's replies, in words; "" where equal conversations get equal replies."""
         return ""
 
-    @classmethod
-    def find(cls, name: str) -> builtins.type[Self]:
-        """The class of the part called ``name``; see ``Part.find``."""
-        _define_shipped_users()
-        return super().find(name)
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        """Every name that can be written without a path."""
-        _define_shipped_users()
-        return super().names()
-
     @abstractmethod
     def open(self) -> LiveUser:
         """The user. Raises UserError where there is none by these settings."""
-
-
-@cache
-def _define_shipped_users() -> None:
-    """Import the modules that define the users that ship, beside those of this one."""
-    for module in SHIPPED:
-        importlib.import_module(module)
 
 
 class ScriptedUser(SimulatedUser):
