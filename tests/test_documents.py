@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS
 from tests.source.layers_picture import ROOT, picture
+from turngate.trainer.credit.rule import CreditRule
+from turngate.trainer.guidance.base import GuidePart
 
 GUIDES = (
     "CONTRIBUTING.md",
@@ -247,8 +248,10 @@ def test_the_picture_of_the_layers_is_the_contract() -> None:
 
 def test_the_readme_counts_what_there_is() -> None:
     text, contents = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "docs/contents.md"))
-    assert f"{len(CREDITS)} rules per turn and {len(TOKEN_CREDITS)} per token" in contents
-    assert f"{len(CREDITS) + len(TOKEN_CREDITS)} credit rules" in text
+    for family, noun in ((CreditRule, "credit rules"), (GuidePart, "guides")):
+        known = sum(part.__module__.startswith("turngate.") for part in family.catalogue().values())
+        for page, words in ((text, noun), (contents, noun.removeprefix("credit "))):
+            assert f"over {known // 10 * 10} {words}" in page
 
 
 def test_the_estimators_of_the_offline_page_print_what_it_says(acme: Path) -> None:
