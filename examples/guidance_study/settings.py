@@ -43,7 +43,7 @@ class SilentGuidePart(GuideGrpoPart):
     type: Literal["silent"] = "silent"
 
     def open(self, helpers: Helpers) -> Guide:
-        """See ``GuideGrpoPart``."""
+        """Guide-GRPO, whose hint says nothing about the keys."""
         return super().open(_Silent(helpers.seed))
 
 

@@ -25,7 +25,7 @@ def make_in_threads(cache, keys):
 
     def work(key):
         nonlocal at_once, most
-        with cache.alone(key):
+        with cache.reserve(key):
             if cache.get(key) is None:
                 at_once += 1
                 most = max(most, at_once)
@@ -53,6 +53,6 @@ def test_a_value_is_made_once_however_many_ask():
 
 def test_when_making_fails_the_next_one_tries():
     cache = Cache(room=8)
-    with pytest.raises(ValueError, match="broken"), cache.alone("a"):
+    with pytest.raises(ValueError, match="broken"), cache.reserve("a"):
         raise ValueError("broken")
     assert make_in_threads(cache, ["a", "a"]) == (["a"], 1)

@@ -50,6 +50,22 @@ def test_no_function_of_a_module_is_called_by_a_bare_participle():
     assert found == []
 
 
+METHODS = frozenset("alone apart asked beside held lent met said seen taken told".split())
+"""Those of them that no method bears either. The others are also adjectives ("solved") or verbs ("put")."""
+
+
+def test_no_method_is_called_by_a_participle_that_says_nothing():
+    found = [
+        f"{path.relative_to(PACKAGE).as_posix()}:{node.lineno} {owner.name}.{node.name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for owner in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(owner, ast.ClassDef)
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in METHODS
+    ]
+    assert found == []
+
+
 def test_a_class_name_means_one_thing():
     homes = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):

@@ -56,7 +56,7 @@ class PrefixTurns:
                 "policy's first turn: other turns are learned as if sampled at the temperature of the run"
             )
 
-    def said(self, turn: int, chat: Chat, version: int) -> Completion:
+    def completion(self, turn: int, chat: Chat, version: int) -> Completion:
         """The completion of a prefix turn. Its tokens were not sampled, so their logprobs are 0."""
         text = text_of(self.turns[turn])
         ids = chat.encode_turn(text)

@@ -93,7 +93,7 @@ class Worlds(Protocol):
         ...
 
 
-def nobody(what: object) -> None:
+def ignore(what: object) -> None:
     """Default callback: does nothing when an episode or a group ends."""
 
 
@@ -260,7 +260,7 @@ class Player:
         return Player(self.policy, self.chat, self.limits, sampling=sampling, n_tokens=self.n_tokens)
 
     async def play(
-        self, worlds: Worlds, episodes: Sequence[Episode], *, ended: Callable[[Trajectory], None] = nobody
+        self, worlds: Worlds, episodes: Sequence[Episode], *, ended: Callable[[Trajectory], None] = ignore
     ) -> list[Trajectory]:
         """Play all episodes, as many at once as policy and environments allow. Returns them in the order given.
 
@@ -375,7 +375,7 @@ class Player:
         if play.other is not None:
             completion = await self.policy.outside(play.other.act(self._request(play), self.chat))
         elif play.prefix is not None:
-            completion = play.prefix.said(len(play.turns), self.chat, self.policy.version)
+            completion = play.prefix.completion(len(play.turns), self.chat, self.policy.version)
         else:
             return await complete(self.policy, self._request(play), n_tokens=self.n_tokens)
         if play.n_tokens + len(completion.ids_K) > self.limits.context:
@@ -493,7 +493,7 @@ async def play_groups(
     plans: Sequence[Sequence[Entry]],
     *,
     seed: int,
-    ended: Callable[[Group], None] = nobody,
+    ended: Callable[[Group], None] = ignore,
 ) -> list[Group]:
     """Play one group per task, with one sibling per entry of its plan: its help or its prefix turns, None for neither.
 

@@ -26,7 +26,7 @@ from turngate.agents.rollout import (
     Worlds,
     episode_of,
     hint_before,
-    nobody,
+    ignore,
     with_hint,
 )
 from turngate.errors import ConfigError
@@ -266,7 +266,7 @@ async def play_tree(
     *,
     fork: Callable[[Task], ForkKind],
     seed: int,
-    ended: Callable[[Group], None] = nobody,
+    ended: Callable[[Group], None] = ignore,
 ) -> list[Group]:
     """Play a leaf for each entry of a task's plan, in trees as ``expander`` grows them: one group per task.
 

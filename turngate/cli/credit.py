@@ -93,12 +93,12 @@ def credit_again(
     at = store.last_step() if step is None else step
     if at is None:
         raise ConfigError(f"'{path}' holds no training steps yet")
-    kept, _ = keep(list(store.read(at, "train")), {}, lone=recorded.alone)
+    kept, _ = keep(list(store.read(at, "train")), {}, lone=recorded.imitates)
     if not kept:
         raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
     table = recorded.table(kept)
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
-    learned = len(keep(kept, recorded.filters, lone=recorded.alone)[0])
+    learned = len(keep(kept, recorded.filters, lone=recorded.imitates)[0])
     console.print(f"step {at}, {len(kept)} groups, of which {learned} passed the filters", highlight=False)
     if recorded.note:
         console.print(recorded.note, markup=False, highlight=False, soft_wrap=True)
@@ -158,7 +158,7 @@ def probe_turn(
             f"step {at} cannot be probed: the loss compared with the policy after step {reset} "
             "(train.reset_reference), whose weights are not kept; name a trajectory of an earlier step"
         )
-    kept, _ = keep(list(store.read(at, "train")), config.filters, lone=config.credit.alone)
+    kept, _ = keep(list(store.read(at, "train")), config.filters, lone=config.credit.imitates)
     if trajectory not in {one.id for group in kept for one in group.trajectories}:
         raise ConfigError(
             f"nothing was learned from '{trajectory}' in step {at}: it was not usable, or one of the filters "

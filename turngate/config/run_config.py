@@ -518,7 +518,7 @@ def _only(tables: list[Any], override: str) -> Any:
 
 def _rule_of(data: Mapping[str, object]) -> tuple[str, bool, bool]:
     """Name of the credit rule in a tree that is not validated yet; whether it reads a critic's values; and whether it
-    does without siblings (``CreditRule.alone``)."""
+    does without siblings (``CreditRule.imitates``)."""
     try:
         rule = CreditRule.load(data["credit"])
     except (KeyError, ValueError):  # validation reports it, with its key
@@ -527,9 +527,9 @@ def _rule_of(data: Mapping[str, object]) -> tuple[str, bool, bool]:
     evidence = signals.get("evidence", {}) if isinstance(signals, Mapping) else {}
     try:
         reads = rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence))
-        return rule.type, bool(VALUES & reads) and not fills_values(data), rule.alone
+        return rule.type, bool(VALUES & reads) and not fills_values(data), rule.imitates
     except ConfigError:
-        return rule.type, False, rule.alone
+        return rule.type, False, rule.imitates
 
 
 def _is_off(data: Mapping[str, object]) -> bool:

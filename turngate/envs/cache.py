@@ -20,7 +20,7 @@ class Cache(Generic[Key, Value]):
         self._lock = Lock()
 
     @contextmanager
-    def alone(self, key: Key) -> Iterator[None]:
+    def reserve(self, key: Key) -> Iterator[None]:
         """Let one thread at a time work on ``key``, so that others wait for the value instead of making it too."""
         with self._lock:
             turn, users = self._making.get(key, (Lock(), 0))

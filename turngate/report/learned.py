@@ -39,7 +39,7 @@ class RunRule(Protocol):
         """The filters of the run, by name, in their order."""
 
     @property
-    def alone(self) -> bool:
+    def imitates(self) -> bool:
         """Whether an episode without siblings is learned from."""
 
     @property
@@ -68,7 +68,7 @@ def learned_from(groups: Sequence[ScoredGroup], by: RunRule, *, unused: bool = F
     ``unused``: the step played the groups and did not learn from them. A group that a filter dropped has the credit
     that it would have by itself, if the rule can compare its episodes.
     """
-    taught, _ = keep(groups, by.filters, lone=by.alone)
+    taught, _ = keep(groups, by.filters, lone=by.imitates)
     credits = {one.id: EpisodeLearning(advantage_T=None) for group in taught for one in group.trajectories}
     if not unused and by.rule is not None and taught:
         credits = _credits(by, by.rule, taught)
@@ -79,7 +79,7 @@ def _of_group(
     group: ScoredGroup, by: RunRule, credits: Mapping[str, EpisodeLearning], *, unused: bool
 ) -> list[EpisodeLearning]:
     """Of each episode, with notes that say why nothing was learned. ``credits``: of those that the filters kept."""
-    kept, _ = keep([group], {}, lone=by.alone)
+    kept, _ = keep([group], {}, lone=by.imitates)
     compared = {one.id for left in kept for one in left.trajectories}
     filtered = compared - credits.keys()
     if filtered and not unused and by.rule is not None:
@@ -131,7 +131,7 @@ def drop_reasons(groups: Sequence[ScoredGroup], by: RunRule) -> dict[str, str]:
     left = {one.id: score for group in groups for one, score in zip(group.trajectories, group.scores, strict=True)}
     names = list(by.filters)
     for n in range(len(names) + 1):
-        kept, _ = keep(groups, {name: by.filters[name] for name in names[:n]}, lone=by.alone)
+        kept, _ = keep(groups, {name: by.filters[name] for name in names[:n]}, lone=by.imitates)
         stays = {one.id for group in kept for one in group.trajectories}
         for name in left.keys() - stays - found.keys():
             without = "unusable" if not left[name].usable else "no sibling to compare with"

@@ -47,7 +47,7 @@ class Condition:
     at_least: float
     op: Op = ">="
 
-    def met(self, score: float | None) -> bool:
+    def is_met(self, score: float | None) -> bool:
         """Whether ``score`` reaches it."""
         return score is not None and reaches(score, self.at_least, self.op)
 

@@ -74,7 +74,7 @@ class LayeredBackend(Protocol):
 
 
 class BubblewrapSandbox(ManagedSandbox):
-    """See ``Sandbox``."""
+    """A sandbox in namespaces of its own, made by bubblewrap."""
 
     def __init__(self, backend: LayeredBackend, layers: tuple[Layer, ...]) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)

@@ -107,7 +107,7 @@ class Container:
 
 
 class DockerSandbox(ManagedSandbox):
-    """See ``Sandbox``."""
+    """A sandbox in a container of its own."""
 
     def __init__(self, backend: ContainerBackend, container: Container) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)

@@ -84,7 +84,7 @@ class Run:
     writer: Writer | None = None  # the model that writes for the guide
     reference: Measuring | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
-    lone: bool = False  # whether an episode without siblings is learned from (``CreditRule.alone``)
+    lone: bool = False  # whether an episode without siblings is learned from (``CreditRule.imitates``)
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     auxiliary: AuxiliaryLosses = field(default_factory=AuxiliaryLosses)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards

@@ -35,18 +35,18 @@ def goal(**table):
     ],
 )
 def test_a_state_holds_what_it_has_to(holds, state, met):
-    assert goal(type="state", holds=holds).met(finish(state=state)) is met
+    assert goal(type="state", holds=holds).is_met(finish(state=state)) is met
 
 
 def test_a_check_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_checks.py").write_text("def even(state):\n    return state['n'] % 2 == 0\n")
     even = goal(type="state", check="own_checks:even", free=["n"])
-    assert even.met(finish(state={"n": 2}))
-    assert not even.met(finish(state={"n": 3}))
+    assert even.is_met(finish(state={"n": 2}))
+    assert not even.is_met(finish(state={"n": 3}))
     assert even.decides == (("n",),)
     with pytest.raises(VerifierError, match="own_checks:even' raised KeyError"):
-        even.met(finish(state={}))
+        even.is_met(finish(state={}))
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_check_of_ones_own(tmp_path, monkeypatch):
 )
 def test_answers(table, right, wrong):
     asked = goal(type="answer", **table)
-    assert all(asked.met(finish(answer=answer)) for answer in right)
-    assert not any(asked.met(finish(answer=answer)) for answer in wrong)
+    assert all(asked.is_met(finish(answer=answer)) for answer in right)
+    assert not any(asked.is_met(finish(answer=answer)) for answer in wrong)
     assert asked.gold_answer == (table["answer"] if isinstance(table["answer"], str) else table["answer"][0])
 
 
@@ -83,7 +83,7 @@ def test_answers(table, right, wrong):
     ],
 )
 def test_calls(table, calls, met):
-    assert goal(type="calls", **table).met(finish(calls=calls)) is met
+    assert goal(type="calls", **table).is_met(finish(calls=calls)) is met
 
 
 @pytest.mark.parametrize(

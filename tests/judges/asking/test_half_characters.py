@@ -49,7 +49,7 @@ def remembered(folder):
         text_model = BlockingTextModel(
             FunctionJudge(path=f"{__name__}:half"), role="x", identity={}, deadline_s=5, cache=kept
         )
-        texts.append(text_model.told("p").text)
+        texts.append(text_model.complete("p").text)
         text_model.close()
         kept.write_text(kept.read_text().replace("?", r"\ud800"))
     assert "ud800" in kept.read_text()

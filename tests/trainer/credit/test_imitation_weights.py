@@ -133,8 +133,8 @@ def test_what_awr_converges_to(table_of: Any, beta: float):
 
 @pytest.mark.parametrize("name", ["imitate", "awr", "a_lol", "rise", "bfs_prover"])
 def test_an_episode_without_siblings_is_learned_from(name: str):
-    assert CreditRule.load(name).alone
-    assert not CreditRule.load("grpo").alone
+    assert CreditRule.load(name).imitates
+    assert not CreditRule.load("grpo").imitates
 
 
 @pytest.mark.parametrize(

@@ -353,7 +353,7 @@ class CodeRepairEnv(ToolEnv):
         if not place.quiet:
             return self._run_tests_here(tests)
         key = (self._problem.id, place.state_key, tests)
-        with outputs.alone(key):
+        with outputs.reserve(key):
             output = outputs.get(key)
             if output is None:
                 output = self._run_tests_here(tests)

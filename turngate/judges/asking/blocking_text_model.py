@@ -86,7 +86,7 @@ class BlockingTextModel:
         self._lock = threading.Lock()
         self._warned = False
 
-    def told(self, prompt: str, *, again: str = "") -> Told:
+    def complete(self, prompt: str, *, again: str = "") -> Told:
         """The reply to a prompt, the same one every time.
 
         Raises EnvError where there is none in time, and Declined where the model would not give one, or

@@ -54,7 +54,7 @@ class FunctionJudge(JudgePart):
 
 
 class RecordedTextModel(TextModel):
-    """See ``RecordedJudge``."""
+    """What ``RecordedJudge`` opens."""
 
     def __init__(self, replies: dict[str, Reply], judge: JudgeId) -> None:
         self._replies, self.judge = replies, judge
@@ -66,7 +66,7 @@ class RecordedTextModel(TextModel):
 
 
 class FunctionTextModel(TextModel):
-    """See ``FunctionJudge``."""
+    """What ``FunctionJudge`` opens."""
 
     def __init__(self, function: Callable[[str], object], judge: JudgeId) -> None:
         self._function, self.judge = function, judge

@@ -50,7 +50,7 @@ class SpokenModel(RoutedModel):
 
 
 class OpenModel:
-    """See ``SpokenModel``."""
+    """What ``SpokenModel`` opens."""
 
     def __init__(self, part: SpokenModel) -> None:
         self._prompt = part.prompt
@@ -66,7 +66,7 @@ class OpenModel:
 
     def reply(self, question: str) -> ModelReply:
         try:
-            told = self._text_model.told(self._prompt.replace(QUESTION, question))
+            told = self._text_model.complete(self._prompt.replace(QUESTION, question))
         except Declined:
             return ModelReply(text="", tokens=0, declined=True)
         return ModelReply(text=told.text, tokens=told.tokens)

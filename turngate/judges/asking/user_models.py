@@ -54,7 +54,7 @@ class ModelUser(SimulatedUser):
 
 
 class ModelTalker:
-    """See ``ModelUser``."""
+    """What ``ModelUser`` opens."""
 
     def __init__(self, part: ModelUser) -> None:
         self._text_model = BlockingTextModel(
@@ -70,7 +70,7 @@ class ModelTalker:
     def reply(self, sheet: UserSheet, before: Sequence[Exchange], said: str) -> UserReply:
         """See ``LiveUser.reply``. Raises EnvError where there is none in time and of the right form."""
         again = user_prompt(sheet, before, said, marked=True)
-        found = read_reply(self._text_model.told(user_prompt(sheet, before, said), again=again).text)
+        found = read_reply(self._text_model.complete(user_prompt(sheet, before, said), again=again).text)
         assert found is not None
         return found
 

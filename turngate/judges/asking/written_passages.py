@@ -46,7 +46,7 @@ class WrittenPassages(RetrieverPart):
 
 
 class PassageWriter:
-    """See ``WrittenPassages``."""
+    """What ``WrittenPassages`` opens."""
 
     def __init__(self, part: WrittenPassages) -> None:
         self._text_model = BlockingTextModel(
@@ -62,7 +62,7 @@ class PassageWriter:
         """The passages that the model writes, in its order; none if it declines, because else the agent could void an
         episode by what it asks. Raises RetrieverFailed."""
         try:
-            text = self._text_model.told(request(query, k), again=request(words_marked(query), k)).text
+            text = self._text_model.complete(request(query, k), again=request(words_marked(query), k)).text
         except Declined:
             return ()
         except EnvError as error:

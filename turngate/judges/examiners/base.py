@@ -84,14 +84,14 @@ class Examiner(Part):
         """Names of the evidence that it records; what it could not measure is recorded with value None."""
 
     @property
-    def asked(self) -> tuple[JudgePart, ...]:
+    def all_judges(self) -> tuple[JudgePart, ...]:
         """The judges that it asks, by default all settings that are judges. They are opened once per run."""
         return tuple(value for value in self.settings().values() if isinstance(value, JudgePart))
 
     @property
     def asks_policy(self) -> bool:
         """Whether it asks the policy that is being trained."""
-        return any(judge.is_policy for judge in self.asked)
+        return any(judge.is_policy for judge in self.all_judges)
 
     @property
     def measures(self) -> bool:

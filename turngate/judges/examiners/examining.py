@@ -56,7 +56,7 @@ class Examining:
     async def __aenter__(self) -> Self:
         """Open the judges; one that several examiners ask is opened once."""
         async with AsyncExitStack() as opening:
-            for part in (part for examiner in self.examiners for part in examiner.asked):
+            for part in (part for examiner in self.examiners for part in examiner.all_judges):
                 if _model_key(part) not in self._text_models:
                     text_model = part.text_model(self._desk.player)
                     self._text_models[_model_key(part)] = await opening.enter_async_context(text_model)
@@ -298,7 +298,7 @@ class _StepExaminer:
         self._n_known, self._n_examined = self._n_known + sum(known), self._n_examined + len(known)
         if self._n_examined:
             metrics[f"{name}missing_share"] = 1 - self._n_known / self._n_examined
-        return metrics | (self._tally.metrics(f"{name}judge_") if self.examiner.asked else {})
+        return metrics | (self._tally.metrics(f"{name}judge_") if self.examiner.all_judges else {})
 
 
 def _is_outage(error: Exception) -> bool:

@@ -57,7 +57,7 @@ def missing(examiner: Examiner, trajectory: Trajectory, names: Iterable[str] | N
     """Facts of value None, one for each of ``names`` (by default all) of which the episode has no fact yet."""
     taken = {fact.name for fact in trajectory.record().evidence}
     wanted = examiner.writes if names is None else names
-    by: Literal["verifier", "judge"] = "judge" if examiner.asked else "verifier"
+    by: Literal["verifier", "judge"] = "judge" if examiner.all_judges else "verifier"
     return tuple(Evidence(name=name, value=None, by=by) for name in wanted if name not in taken)
 
 

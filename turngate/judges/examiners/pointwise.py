@@ -87,8 +87,8 @@ class Panel(ShowingExaminer):
             raise ConfigError("a panel lists one judge twice; name different models")
 
     @property
-    def asked(self) -> tuple[JudgePart, ...]:
-        """All of ``judges``."""
+    def all_judges(self) -> tuple[JudgePart, ...]:
+        """Those of ``judges``."""
         return self.judges
 
     async def examine(self, groups: Sequence[Group], context: ExamineContext) -> Facts:

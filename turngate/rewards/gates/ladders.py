@@ -54,14 +54,14 @@ class Ladder(Gate):
         for line in draft.lines:
             if line.name not in is_open:
                 needs = self.needs(line.name, line.kind)
-                is_open[line.name] = all(need.met(draft.scores.get(need.component)) for need in needs)
+                is_open[line.name] = all(need.is_met(draft.scores.get(need.component)) for need in needs)
             if not is_open[line.name]:
                 line.close(name)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
         """Nothing where a condition does not hold."""
         for name in ranges.of(self):
-            if not all(map(scene.met, self.needs(name, ranges.rewards[name].kind))):
+            if not all(map(scene.is_met, self.needs(name, ranges.rewards[name].kind))):
                 ranges.close(name)
 
 

@@ -81,7 +81,7 @@ def flips(rewards: Sequence[Reward], gates: Sequence[Gate]) -> list[Flip]:
                 continue
             steps = [cell for cell in cells(optional[condition.component], gates) if cell is not None]
             for below, above in pairwise(steps):
-                if condition.met(above[0]) and not condition.met(below[0]):
+                if condition.is_met(above[0]) and not condition.is_met(below[0]):
                     found.append(
                         Flip(
                             gate=gate.name,

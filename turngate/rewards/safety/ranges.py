@@ -24,10 +24,10 @@ class Scene:
     cells: Mapping[str, Span | None]
     facts: frozenset[str]
 
-    def met(self, condition: Condition) -> bool:
+    def is_met(self, condition: Condition) -> bool:
         """Whether the condition holds; it holds in the whole cell or nowhere in it."""
         cell = self.cells[condition.component]
-        return cell is not None and condition.met(cell[0])
+        return cell is not None and condition.is_met(cell[0])
 
     def at(self, outcome: float) -> Scene:
         """The same with another outcome of its region."""

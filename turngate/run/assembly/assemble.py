@@ -143,7 +143,7 @@ def learning_run(
         batches=config.train.refill.batches if config.train.refill else 1,
         credit=rule_of(config, control),
         filters=config.filters,
-        lone=config.credit.alone,
+        lone=config.credit.imitates,
         learner=learner,
         loss=config.loss.policy_loss(config.seed),
         experts=config.loss.experts is not None,

@@ -67,14 +67,14 @@ class RecordedRule:
     """How the credit of a run's recorded episodes is computed again.
 
     ``rule``: None if it reads values that only training measures. ``name`` is its type, ``whose`` says where it comes
-    from; ``alone``: see ``CreditRule.alone``.
+    from; ``imitates``: see ``CreditRule``.
     """
 
     rule: CreditRule | None
     name: str
     whose: str
     filters: Mapping[str, Filter]
-    alone: bool = False
+    imitates: bool = False
     joined: str = ""
     """The replay part whose recorded episodes were compared with these groups and are missing here; "" for none."""
     charged: bool = False
@@ -112,7 +112,7 @@ def recorded_rule(run: RunFolder) -> RecordedRule:
         name=config.credit.type,
         whose="the run's own rule",
         filters=config.filters,
-        alone=config.credit.alone,
+        imitates=config.credit.imitates,
         joined=replay.type if isinstance(replay, ReplayPart) and replay.joins else "",
         charged=config.signals.kl_in_reward is not None,
         signals=Signals() if own is None else Signals(sources=tuple(_recorded_signals(config))),

@@ -99,7 +99,7 @@ def source_of(
                 group_size=config.train.group_size,
                 seed=derive_seed(config.seed, KEY),
                 filters_pass=lambda group: bool(
-                    keep([group], config.train.filters_by_name, lone=config.credit.alone)[0]
+                    keep([group], config.train.filters_by_name, lone=config.credit.imitates)[0]
                 ),
             ),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from turngate.agents.branches import ForkKind
 from turngate.agents.prefix_turns import Entry
-from turngate.agents.rollout import Player, Worlds, nobody
+from turngate.agents.rollout import Player, Worlds, ignore
 from turngate.agents.tree_rollout import Expander, play_tree
 from turngate.trainer.branching.tree_costs import TreeCost, tree_cost
 from turngate.types import Group, Task, Trajectory
@@ -28,7 +28,7 @@ class Trees:
         plans: Sequence[Sequence[Entry]],
         *,
         seed: int,
-        ended: Callable[[Group], None] = nobody,
+        ended: Callable[[Group], None] = ignore,
     ) -> list[Group]:
         return await play_tree(player, worlds, tasks, plans, self.expander, fork=self.fork, seed=seed, ended=ended)
 

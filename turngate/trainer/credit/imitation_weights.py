@@ -72,7 +72,7 @@ Rarest: TypeAlias = Annotated[
 ]
 
 
-@rule(alone=True)
+@rule(imitates=True)
 def imitate(table: TurnTable) -> FloatArray:
     """Behaviour cloning: every turn is imitated alike: 1, float32[N].
 
@@ -83,7 +83,7 @@ def imitate(table: TurnTable) -> FloatArray:
     return np.ones(table.n_turns, np.float32)
 
 
-@rule(alone=True)
+@rule(imitates=True)
 def awr(
     table: TurnTable, *, beta: AwrBeta = 1.0, cap: MostWeight = 20.0, worth: Worth = "siblings", per: Per = "episode"
 ) -> FloatArray:
@@ -104,7 +104,7 @@ def awr(
     return np.exp(np.minimum(advantage_N / beta, np.log(cap))).astype(np.float32)
 
 
-@rule(alone=True)
+@rule(imitates=True)
 def a_lol(
     table: TurnTable, *, worth: Worth = "siblings", per: Per = "episode", sampling: Sampling = "advantage"
 ) -> FloatArray:
@@ -129,7 +129,7 @@ def a_lol(
     return (kept_N * often_N * len(kept_R)).astype(np.float32)
 
 
-@rule(alone=True)
+@rule(imitates=True)
 def rise(table: TurnTable, *, tau: Tau = 0.5) -> FloatArray:
     """RISE: imitates siblings by a softmax of what they were paid.
 
@@ -154,7 +154,7 @@ def reward_softmax(paid_B: Float64Array, cohort_B: IntArray, tau: float) -> Floa
     return weight_B
 
 
-@rule(alone=True)
+@rule(imitates=True)
 def bfs_prover(table: TurnTable, *, easy: Easy = 0.05, rarest: Rarest = 0.05) -> FloatArray:
     """BFS-Prover: imitates turns that were neither too easy for the policy that played them nor among the least likely
     ones.
@@ -176,7 +176,7 @@ def bfs_prover(table: TurnTable, *, easy: Easy = 0.05, rarest: Rarest = 0.05) ->
     return kept_N.astype(np.float32)
 
 
-@rule(alone=True)
+@rule(imitates=True)
 def top_scored(table: TurnTable, *, most: BestScored = 2) -> FloatArray:
     """muCode: imitates the siblings that a separately fitted scorer scores highest, whatever they were paid.
 

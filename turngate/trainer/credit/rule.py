@@ -52,9 +52,9 @@ class CreditRule(Part):
         return check_result(self.noun, self.__call__, credit, take=read, must=must)
 
     @property
-    def alone(self) -> bool:
+    def imitates(self) -> bool:
         """Whether an episode without siblings is learned from, because the rule imitates and does not compare."""
-        return bool(getattr(self.function, "alone", False))
+        return bool(getattr(self.function, "imitates", False))
 
     def terms(self, table: TurnTable) -> tuple[CreditTerm, ...]:
         """The terms whose sum is the credit of every turn; empty for a rule without ``terms``."""
@@ -132,19 +132,19 @@ Terms = Callable[..., tuple[CreditTerm, ...]]
 def rule(function: Function, /) -> Function: ...
 @overload
 def rule(
-    *, alone: bool = False, value_targets: Targets | None = None, terms: Terms | None = None
+    *, imitates: bool = False, value_targets: Targets | None = None, terms: Terms | None = None
 ) -> Callable[[Function], Function]: ...
 def rule(
     function: Function | None = None,
     /,
     *,
-    alone: bool = False,
+    imitates: bool = False,
     value_targets: Targets | None = None,
     terms: Terms | None = None,
 ) -> Function | Callable[[Function], Function]:
     """Make a function a credit rule under its own name; the function itself is returned.
 
-    * ``alone``: it compares no siblings, so an episode without any is learned from; filters then leave it in.
+    * ``imitates``: it compares no siblings, so an episode without any is learned from; filters then leave it in.
     * ``value_targets``: a function of the table that gives what a critic learns.
     * ``terms``: a function of the same arguments that gives the terms whose sum the credit is.
 
@@ -152,7 +152,7 @@ def rule(
     """
 
     def define(made: Function) -> Function:
-        for name, value in (("alone", alone or None), ("value_targets", value_targets), ("terms", terms)):
+        for name, value in (("imitates", imitates or None), ("value_targets", value_targets), ("terms", terms)):
             if value is not None:
                 setattr(made, name, value)
         return CreditRule.define(made)

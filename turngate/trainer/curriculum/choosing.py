@@ -144,7 +144,7 @@ class PoolCurriculum(ABC):
         kept = float(informative(rate_P, self.supply.group_size).mean())
         return {
             "curriculum/pass_rate": float(rate_P.mean()),
-            "curriculum/seen_share": self.rates.seen,
+            "curriculum/seen_share": self.rates.seen_share,
             "curriculum/informative_share": kept,
             "curriculum/expected_groups": expected_draws(self.supply.per_step, kept),
             **self.own_metrics(),

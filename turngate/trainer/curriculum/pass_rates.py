@@ -83,7 +83,7 @@ class PassRates:
         return (1 + self._won_P * fade_P) / (2 + (self._won_P + self._lost_P) * fade_P)
 
     @property
-    def seen(self) -> float:
+    def seen_share(self) -> float:
         """Share of the pool that was played at least once."""
         return float((self._step_P > 0).mean())
 

@@ -115,7 +115,7 @@ def keep(
     """The groups that are left, and metrics: how many trajectories and groups were dropped for which reason.
 
     Dropped are, in this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left, unless
-    ``lone`` says that the credit rule does without (``CreditRule.alone``); "empty"
+    ``lone`` says that the credit rule does without (``CreditRule.imitates``); "empty"
     ones, whose cohort has no member with a turn; then those that each filter NAME refuses ("not_NAME"), and after it
     those that became lonely or empty by that; at last, with ``most``, the groups of all but the first ``most`` tasks
     ("surplus"). An episode without turns (its prompt left no room for one) is a result like others: it stays beside

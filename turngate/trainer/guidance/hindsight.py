@@ -74,7 +74,7 @@ class HindsightPart(GuidePart):
 
 
 class Hindsight(Guide):
-    """See ``HindsightPart``."""
+    """What ``HindsightPart`` opens."""
 
     def __init__(self, part: HindsightPart) -> None:
         self._part = part

@@ -115,7 +115,7 @@ class GuideGrpoPart(GuidePart):
 
 
 class GuideGrpo(Guide):
-    """See ``GuideGrpoPart``."""
+    """What ``GuideGrpoPart`` opens."""
 
     def __init__(self, helpers: Helpers, part: GuideGrpoPart) -> None:
         self._helpers, self._part = helpers, part
@@ -148,7 +148,7 @@ class SagePart(GuidePart):
 
 
 class Sage(Guide):
-    """See ``SagePart``."""
+    """What ``SagePart`` opens."""
 
     def __init__(self, helpers: Helpers) -> None:
         self._helpers = helpers

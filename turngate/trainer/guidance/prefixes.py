@@ -73,7 +73,7 @@ def cuts(n_turns: int, parts: int) -> list[int]:
 
 
 class StepHint(Guide):
-    """See ``StepHintPart``."""
+    """What ``StepHintPart`` opens."""
 
     def __init__(self, helpers: Helpers, part: StepHintPart) -> None:
         self._helpers, self._part = helpers, part
@@ -122,7 +122,7 @@ def next_probe(n_turns: int, probed: Mapping[int, bool]) -> int | None:
 
 
 class Bread(Guide):
-    """See ``BreadPart``."""
+    """What ``BreadPart`` opens."""
 
     def __init__(self, helpers: Helpers) -> None:
         self._helpers = helpers
@@ -158,7 +158,7 @@ class OraclePrefixPart(GuidePart):
 
 
 class OraclePrefix(Guide):
-    """See ``OraclePrefixPart``."""
+    """What ``OraclePrefixPart`` opens."""
 
     def __init__(self, helpers: Helpers, part: OraclePrefixPart) -> None:
         self._helpers, self._part = helpers, part

@@ -122,7 +122,7 @@ class ReflectPart(GuidePart):
 
 
 class Reflect(Guide):
-    """See ``ReflectPart``."""
+    """What ``ReflectPart`` opens."""
 
     def __init__(self, reflection: Reflection, *, strip: bool) -> None:
         self._reflection, self._strip = reflection, strip

@@ -40,7 +40,7 @@ class SpeedPart(GuidePart):
 
 
 class Speed(Guide):
-    """See ``SpeedPart``."""
+    """What ``SpeedPart`` opens."""
 
     def __init__(self, part: SpeedPart) -> None:
         self._part, self._size = part, part.first

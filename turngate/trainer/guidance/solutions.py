@@ -75,7 +75,7 @@ class GhpoPart(GuidePart):
 
 
 class Ghpo(Guide):
-    """See ``GhpoPart``."""
+    """What ``GhpoPart`` opens."""
 
     def __init__(self, helpers: Helpers, part: GhpoPart) -> None:
         self._helpers, self._part = helpers, part
@@ -182,7 +182,7 @@ class LuffyPart(GuidePart):
 
 
 class Luffy(Guide):
-    """See ``LuffyPart``."""
+    """What ``LuffyPart`` opens."""
 
     def __init__(self, helpers: Helpers, part: LuffyPart) -> None:
         self._helpers, self._part = helpers, part
@@ -211,7 +211,7 @@ class AcnchorPart(GuidePart):
 
 
 class Acnchor(Guide):
-    """See ``AcnchorPart``."""
+    """What ``AcnchorPart`` opens."""
 
     def __init__(self, helpers: Helpers) -> None:
         self._helpers = helpers

@@ -21,7 +21,7 @@ GOAL = ServedGoal(
 
 def met(answer, *said):
     calls = tuple(ToolCall(name="say", arguments={"text": text}) for text in said)
-    return GOAL.met(Finish(state={}, answer=answer, calls=calls, gold=GOLD))
+    return GOAL.is_met(Finish(state={}, answer=answer, calls=calls, gold=GOLD))
 
 
 @pytest.mark.parametrize(

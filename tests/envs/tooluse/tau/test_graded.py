@@ -15,7 +15,7 @@ NFD = unicodedata.normalize("NFD", "café")
 
 
 def won(goal, answer, *calls):
-    return goal.met(Finish(state=STATE, answer=answer, calls=calls, gold=GOLD))
+    return goal.is_met(Finish(state=STATE, answer=answer, calls=calls, gold=GOLD))
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class Diagnoser:
 
     def _found(self, tool: str, name: str, text: str, end_s: float) -> Sequence[tuple[str, float]] | None:
         key = (tool, name, text)
-        with self._known.alone(key):
+        with self._known.reserve(key):
             found = self._known.get(key)
             if found is None and (found := self._run(tool, name, text, end_s)) is not None:
                 self._known.put(key, found)

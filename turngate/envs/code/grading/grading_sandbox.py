@@ -120,7 +120,7 @@ class Bench:
         have broken it; an error of the code occurs again.
         """
         key = (_key(problem), tuple(sorted(changes.items())))
-        with self._reports.alone(key):  # siblings of a group often come to the same tree in the same moment
+        with self._reports.reserve(key):  # siblings of a group often come to the same tree in the same moment
             report = self._reports.get(key)
             if report is None:
                 report = self.measure(problem, changes)
@@ -156,7 +156,7 @@ class Bench:
         ``number``: each number of one tree has a draw of its own.
         """
         key = (_key(problem), tuple(sorted(changes.items())), number)
-        with self._pairs.alone(key):
+        with self._pairs.reserve(key):
             pair = self._pairs.get(key)
             if pair is None:
                 form, functions = self._form(problem)
@@ -171,7 +171,7 @@ class Bench:
     def on_reference(self, problem: Problem, texts: Texts) -> Report:
         """The report of the reference repair on altered tests."""
         key = ("reference", _key(problem), tuple(sorted(texts.items())))
-        with self._reports.alone(key):
+        with self._reports.reserve(key):
             report = self._reports.get(key)
             if report is None:
                 form, _ = self._form(problem)
@@ -185,7 +185,7 @@ class Bench:
 
     def _form(self, problem: Problem) -> tuple[HiddenFiles, frozenset[str]]:
         key = _key(problem)
-        with self._forms.alone(key):
+        with self._forms.reserve(key):
             found = self._forms.get(key)
             if found is None:
                 only = {function_of(name) for name in problem.asked}

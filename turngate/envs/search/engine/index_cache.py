@@ -47,7 +47,7 @@ def corpus_of(table: Mapping[str, JSON] | None) -> Corpus | None:
     if source is None:
         return None
     key = f"{json.dumps(source.model_dump(mode='json'), sort_keys=True)}\x1f{source.stamp()}"
-    with _corpora.alone(key):
+    with _corpora.reserve(key):
         corpus = _corpora.get(key)
         if corpus is None:
             corpus = source.open()
@@ -61,7 +61,7 @@ def library(table: Mapping[str, JSON] | None, part: RetrieverPart) -> Library:
     if corpus is None and part.local:
         raise ConfigError(f"retriever '{part.type}' searches the documents of a task; name them: corpus = {{type = …}}")
     key = json.dumps([id(corpus), part.model_dump(mode="json")], sort_keys=True)
-    with _libraries.alone(key):
+    with _libraries.reserve(key):
         found = _libraries.get(key)
         if found is None or found.corpus is not corpus:
             found = Library(corpus=corpus, retriever=part.open(corpus))

@@ -140,7 +140,7 @@ class Pick:
         """A column of these kinds other than ``but``. Raises Misfit."""
         return self._of(tuple(c for c in table.of_kind(kinds, nulls=nulls) if c not in but))
 
-    def shown(self, table: TableDesign, *but: Column) -> Column:
+    def visible_column(self, table: TableDesign, *but: Column) -> Column:
         """A column to ask for: mostly the name. Raises Misfit."""
         names = tuple(c for c in table.of_kind(NAME) if c not in but)
         return names[0] if names and self.rng.uniform() < 0.6 else self.column(table, SHOWN, *but)

@@ -8,7 +8,7 @@ LEVEL_1 = Catalogue(level=1)
 
 def _where(pick: Pick, table: TableDesign, about: Column, *conditions: str, **words: object) -> QuestionDraft:
     """One shown column under conditions about another."""
-    shown = pick.shown(table, about)
+    shown = pick.visible_column(table, about)
     query = Query(select=shown.name, tables=(table.name,), where=conditions)
     return QuestionDraft(query=query, words={"a": shown, "many": table, "c": about, **words})
 
@@ -33,7 +33,7 @@ def _list_all(pick: Pick) -> QuestionDraft:
 )
 def _list_two(pick: Pick) -> QuestionDraft:
     table = pick.table(SHOWN)
-    first = pick.shown(table)
+    first = pick.visible_column(table)
     second = pick.column(table, SHOWN, first)
     query = Query(select=f"{first.name}, {second.name}", tables=(table.name,))
     return QuestionDraft(query=query, words={"a": first, "b": second, "many": table, "one": table.one})
@@ -137,7 +137,7 @@ def _two_conditions(pick: Pick, junction: str) -> QuestionDraft:
     table = pick.table(CATEGORY, nulls=False)
     first, first_words, about = pick.condition(table)
     second, second_words, other = pick.condition(table, about)
-    shown = pick.shown(table, about, other)
+    shown = pick.visible_column(table, about, other)
     query = Query(select=shown.name, tables=(table.name,), where=(f"{first} {junction} {second}",))
     parts = (f"SELECT {shown.name} FROM {table.name} WHERE {part}" for part in (first, second))
     return QuestionDraft(

@@ -31,7 +31,7 @@ def _of_parent(pick: Pick, function: str = "") -> QuestionDraft:
     child, parent = link.child, link.parent
     name = pick.column(parent, NAME)
     value = pick.value(parent, name)
-    shown = pick.column(child, AMOUNT) if function else pick.shown(child)
+    shown = pick.column(child, AMOUNT) if function else pick.visible_column(child)
     column = f"{child.name}.{shown.name}"
     tables, source = _joined(link)
     select = f"{function}({column})" if function else column
@@ -79,7 +79,7 @@ def _children_count(pick: Pick) -> QuestionDraft:
 )
 def _parent_of(pick: Pick) -> QuestionDraft:
     link = pick.link(child=NAME)
-    name, shown = pick.column(link.child, NAME), pick.shown(link.parent)
+    name, shown = pick.column(link.child, NAME), pick.visible_column(link.parent)
     value = pick.value(link.child, name)
     tables, source = _joined(link)
     where = (f"{link.child.name}.{name.name} = {literal(value)}",)
@@ -140,7 +140,7 @@ def _count_each_zero(pick: Pick) -> QuestionDraft:
 def _childless(pick: Pick) -> QuestionDraft:
     link = pick.link(parent=NAME)
     child, parent = link.child.name, link.parent.name
-    shown = pick.shown(link.parent)
+    shown = pick.visible_column(link.parent)
     source = f"{parent} LEFT JOIN {child} ON {link.on}"
     where = (f"{child}.id IS NULL",)
     query = Query(select=f"{parent}.{shown.name}", tables=(parent, child), source=source, where=where)
@@ -219,7 +219,7 @@ def _both_sides(pick: Pick) -> QuestionDraft:
     link = pick.link(child=CATEGORY, parent=CATEGORY)
     child, child_words, about = pick.condition(link.child, prefix=f"{link.child.name}.")
     parent, parent_words, _ = pick.condition(link.parent, prefix=f"{link.parent.name}.")
-    shown = pick.shown(link.child, about)
+    shown = pick.visible_column(link.child, about)
     tables, source = _joined(link)
     select = f"{link.child.name}.{shown.name}"
     query = Query(select=select, tables=tables, source=source, where=(parent, child))
@@ -232,7 +232,7 @@ def _pair(pick: Pick) -> QuestionDraft:
     link = pick.link(parent=NAME)
     name = pick.column(link.parent, NAME)
     condition, words, about = pick.condition(link.child, prefix=f"{link.child.name}.")
-    shown = pick.shown(link.child, about)
+    shown = pick.visible_column(link.child, about)
     tables, source = _joined(link)
     select = f"{link.child.name}.{shown.name}, {link.parent.name}.{name.name}"
     query = Query(select=select, tables=tables, source=source, where=(condition,))
@@ -257,7 +257,7 @@ def _busiest(pick: Pick) -> QuestionDraft:
 )
 def _grandchildren(pick: Pick) -> QuestionDraft:
     low, high = pick.chain()
-    name, shown = pick.column(high.parent, NAME), pick.shown(low.child)
+    name, shown = pick.column(high.parent, NAME), pick.visible_column(low.child)
     value = pick.value(high.parent, name)
     tables, source = _joined(low, high)
     where = (f"{high.parent.name}.{name.name} = {literal(value)}",)

@@ -10,7 +10,7 @@ def _against(pick: Pick, sign: str, function: str) -> QuestionDraft:
     """Rows whose number compares with an aggregate of the whole table."""
     table = pick.table(AMOUNT)
     number = pick.column(table, AMOUNT)
-    shown = pick.shown(table, number)
+    shown = pick.visible_column(table, number)
     where = (f"{number.name} {sign} (SELECT {function}({number.name}) FROM {table.name})",)
     query = Query(select=shown.name, tables=(table.name,), where=where)
     return QuestionDraft(query=query, words={"a": shown, "x": number, "many": table, "one": table.one})
@@ -53,7 +53,7 @@ def _equal_to_lowest(pick: Pick) -> QuestionDraft:
 def _above_average_where(pick: Pick) -> QuestionDraft:
     table = pick.table(AMOUNT, CATEGORY)
     number, about = pick.column(table, AMOUNT), pick.column(table, CATEGORY)
-    value, shown = pick.value(table, about), pick.shown(table, number, about)
+    value, shown = pick.value(table, about), pick.visible_column(table, number, about)
     above = f"{number.name} > (SELECT avg({number.name}) FROM {table.name}"
     condition = f"{about.name} = {literal(value)}"
     query = Query(select=shown.name, tables=(table.name,), where=(condition, above + ")"))
@@ -81,7 +81,7 @@ def _member(pick: Pick, operator: str) -> QuestionDraft:
     """Parents whose id is, or is not, among the children under a condition."""
     link = pick.link(parent=NAME)
     condition, words, _ = pick.condition(link.child)
-    shown = pick.shown(link.parent)
+    shown = pick.visible_column(link.parent)
     start = f"SELECT {link.column.name} FROM {link.child.name}"
     tables = (link.parent.name, link.child.name)
     where = (f"id {operator} ({start} WHERE {condition})",)
@@ -109,7 +109,7 @@ def _not_in_children(pick: Pick) -> QuestionDraft:
 def _exists(pick: Pick, negation: str) -> QuestionDraft:
     """Parents with, or without, a child above a bound."""
     link = pick.link(child=AMOUNT, parent=NAME)
-    number, shown = pick.column(link.child, AMOUNT), pick.shown(link.parent)
+    number, shown = pick.column(link.child, AMOUNT), pick.visible_column(link.parent)
     value = pick.value(link.child, number)
     start = f"{negation}EXISTS (SELECT 1 FROM {link.child.name} WHERE {link.on}"
     tables = (link.parent.name, link.child.name)

@@ -35,7 +35,7 @@ class Finish:
 
 
 class Goal(Part):
-    """Something that has to hold at the end. A subclass sets ``type``, declares its settings and writes ``met``."""
+    """Something that has to hold at the end. A subclass sets ``type``, declares its settings and writes ``is_met``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "goal"
@@ -49,11 +49,11 @@ class Goal(Part):
     """Whether an episode is lost too where the frame is broken (see ``watch.py``), although the goal is met."""
 
     @abstractmethod
-    def met(self, finish: Finish) -> bool:
+    def is_met(self, finish: Finish) -> bool:
         """Whether it holds. Raises VerifierError where that cannot be measured."""
 
     def undecided(self, finish: Finish) -> bool:
-        """Whether a judge has to say after the episode if it holds; ``met`` then says whether it can hold at all."""
+        """Whether a judge has to say after the episode if it holds; ``holds`` then says whether it can hold at all."""
         return False
 
     @property
@@ -84,7 +84,7 @@ class StateGoal(Goal):
         """The paths of ``holds`` and ``free``."""
         return tuple(path_of(text) for text in (*self.holds, *self.free))
 
-    def met(self, finish: Finish) -> bool:
+    def is_met(self, finish: Finish) -> bool:
         """``holds`` and ``check`` are true; the rest is for the frame.
 
         A check that raises for this state and not for the one that the gold calls lead to says no. Raises VerifierError
@@ -133,7 +133,7 @@ class AnswerGoal(Goal):
         if not self._right(self.gold_answer):
             raise ConfigError(f"the answer {self.gold_answer!r} is not right by match = '{self.match}'")
 
-    def met(self, finish: Finish) -> bool:
+    def is_met(self, finish: Finish) -> bool:
         """Whether the answer is one of the right ones."""
         return finish.answer is not None and self._right(finish.answer)
 
@@ -162,7 +162,7 @@ class CallsGoal(Goal):
     spare: int = Field(0, ge=0)
     """How many other calls are allowed beside them."""
 
-    def met(self, finish: Finish) -> bool:
+    def is_met(self, finish: Finish) -> bool:
         """Each gold call was made, and no more than ``spare`` others."""
         gold = finish.gold.calls
         if not len(gold) <= len(finish.calls) <= len(gold) + self.spare:
@@ -188,7 +188,7 @@ class RubricGoal(Goal):
     reference: str = ""
     """A right answer that the judge is shown beside the episode; the agent never sees it."""
 
-    def met(self, finish: Finish) -> bool:
+    def is_met(self, finish: Finish) -> bool:
         """Whether there is an answer to judge; without one it is a no."""
         return finish.answer is not None and bool(finish.answer.strip())
 

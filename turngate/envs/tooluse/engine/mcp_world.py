@@ -39,12 +39,12 @@ class McpServer(ToolWorld):
 
     @property
     @abstractmethod
-    def said(self) -> str:
+    def title(self) -> str:
         """The server's name for messages."""
 
     @property
     def outside(self) -> str:
-        return f"the MCP server '{self.said}', whose state cannot be put back"
+        return f"the MCP server '{self.title}', whose state cannot be put back"
 
     def open(self) -> OpenWorld:
         return McpWorld(self)
@@ -64,7 +64,7 @@ class McpStdio(McpServer):
         return McpConnection(self.command, env=self.env, deadline_s=self.deadline_s, start_s=self.start_s)
 
     @property
-    def said(self) -> str:
+    def title(self) -> str:
         """The command."""
         return " ".join(self.command)
 
@@ -81,7 +81,7 @@ class McpHttp(McpServer):
         return McpConnection(self.url, env={}, deadline_s=self.deadline_s, start_s=self.start_s)
 
     @property
-    def said(self) -> str:
+    def title(self) -> str:
         """The address."""
         return self.url
 
@@ -105,7 +105,7 @@ class McpWorld:
         except ServerLost as problem:
             self.close()
             raise ConfigError(
-                f"'{server.said}' is no MCP server that can be used: {problem}; try it by: turngate tools"
+                f"'{server.title}' is no MCP server that can be used: {problem}; try it by: turngate tools"
             ) from None
         except BaseException:
             self.close()
@@ -155,7 +155,7 @@ class McpWorld:
 
     def _listed(self, connection: McpConnection) -> list[Any]:
         """The tools as the server lists them. Raises ServerLost, and ConfigError for too many and for bad names."""
-        listed, said = connection.tools(), self._server.said
+        listed, said = connection.tools(), self._server.title
         if not 0 < len(listed) <= MOST_TOOLS:
             raise ConfigError(f"the MCP server '{said}' has {len(listed)} tools; it needs 1 to {MOST_TOOLS}")
         if bad := [one.name for one in listed if not one.name.isprintable() or len(one.name.split()) != 1]:
@@ -177,7 +177,7 @@ class McpWorld:
         try:
             self._connection = self._server.connect()
         except ServerLost as problem:
-            raise EnvError(f"the MCP server '{self._server.said}' cannot be started again: {problem}") from None
+            raise EnvError(f"the MCP server '{self._server.title}' cannot be started again: {problem}") from None
 
 
 def _tool(listed: Any) -> SchemaTool:

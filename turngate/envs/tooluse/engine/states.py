@@ -149,7 +149,6 @@ def _compare(one: JSON, other: JSON, path: Path, found: set[Path]) -> None:
 
 
 def _leaves(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
-    """See ``leaves``."""
     parts = _parts(value)
     if parts is None:
         yield path, value

@@ -59,7 +59,7 @@ class CallWatch:
         Only leaves that no goal decides are compared, and only goals about the state count. 0: the state is right.
         """
         finish = self.finish(None)
-        unmet = sum(not goal.met(finish) for goal in self.goals if goal.needs_state)
+        unmet = sum(not goal.is_met(finish) for goal in self.goals if goal.needs_state)
         return self.off + unmet
 
     def frame_kept(self) -> bool:
@@ -71,7 +71,7 @@ class CallWatch:
         """Whether all goals hold, and the policies, and the frame unless a goal does without. Raises VerifierError."""
         finish = self.finish(answer)
         held = not self.violated and (self.lenient or self.frame_kept())
-        return held and all(goal.met(finish) for goal in self.goals)
+        return held and all(goal.is_met(finish) for goal in self.goals)
 
     @property
     def lenient(self) -> bool:

@@ -47,7 +47,11 @@ class LendingTasks:
         rng = np.random.default_rng(derive_seed("lending", split, index))
         level = 1 + int(rng.integers(self.max_level))
         desk = _Desk(split, rng)
-        errands = [desk.lent, desk.returned] if level == 2 else [_pick(rng, [desk.lent, desk.returned, desk.asked])]
+        errands = (
+            [desk.loan_errand, desk.return_errand]
+            if level == 2
+            else [_pick(rng, [desk.loan_errand, desk.return_errand, desk.question_errand])]
+        )
         done = [errand(by_name=level == 3) for errand in errands]
         goals: list[Goal] = [goal for _, _, goal in done if goal is not None]
         asked = ToolTask(
@@ -108,7 +112,7 @@ class _Desk:
         self.state = {"members": members, "books": books, "loans": loans}
         self._rng, self._members, self._books, self._loans = rng, members, books, loans
 
-    def lent(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
+    def loan_errand(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
         """A member borrows an available book."""
         book = _pick(self._rng, [one for one in self._books if one not in self._loans])
         member = _pick(self._rng, list(self._members))
@@ -116,14 +120,14 @@ class _Desk:
         said = f"Lend {self._spoken('book', book, by_name)} to {self._spoken('member', member, by_name)}."
         return said, [*looked, ToolCall(name="lend", arguments={"book": book, "member": member})], None
 
-    def returned(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
+    def return_errand(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
         """A member brings a book back."""
         book = _pick(self._rng, list(self._loans))
         looked = self._look("book", book) if by_name else []
         said = f"Take back {self._spoken('book', book, by_name)}."
         return said, [*looked, ToolCall(name="take_back", arguments={"book": book})], None
 
-    def asked(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
+    def question_errand(self, *, by_name: bool) -> tuple[str, list[ToolCall], Goal | None]:
         """A question which books a member has."""
         member = _pick(self._rng, sorted(set(self._loans.values())))
         looked = self._look("member", member) if by_name else []

@@ -62,17 +62,17 @@ class Errand:
         """All that the user can be asked for."""
         return {**self.identity, **self.wish.facts}
 
-    def told(self, level: int) -> tuple[str, ...]:
+    def opening_topics(self, level: int) -> tuple[str, ...]:
         """The topics that the user speaks about at once. 1: all; 2: one; 3: none."""
         return {1: tuple(self.facts), 2: (self.early,), 3: ()}[level]
 
     def opening(self, level: int) -> str:
         """The user's first message."""
-        return " ".join([self.wish.text, *(self.facts[topic] for topic in self.told(level))])
+        return " ".join([self.wish.text, *(self.facts[topic] for topic in self.opening_topics(level))])
 
     def calls(self, level: int) -> tuple[ToolCall, ...]:
         """The gold calls: a question for each open topic, then what finds the user, then what serves them."""
-        open_ = [topic for topic in self.facts if topic not in self.told(level)]
+        open_ = [topic for topic in self.facts if topic not in self.opening_topics(level)]
         questions = (ToolCall(name=SAY.name, arguments={"text": f"What is your {topic}?"}) for topic in open_)
         return (*questions, *self.found, *self.wish.calls)
 

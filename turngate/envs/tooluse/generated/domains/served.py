@@ -52,7 +52,7 @@ class ServedGoal(Goal):
         """A right last message."""
         return self.answer
 
-    def met(self, finish: Finish) -> bool:
+    def is_met(self, finish: Finish) -> bool:
         """Whether the last message is right, and nothing secret was said or used."""
         given = [str(value) for call in finish.calls for value in call.arguments.values()]
         heard = [_plain(text) for text in (*given, finish.answer or "")]

@@ -73,7 +73,7 @@ class Nobody(SimulatedUser):
 
 
 class Silence:
-    """See ``Nobody``."""
+    """What ``Nobody`` opens."""
 
     def reply(self, sheet: UserSheet, before: Sequence[Exchange], said: str) -> UserReply:
         """The same to everything."""
@@ -84,7 +84,7 @@ class Silence:
 
 
 class ScriptedTalker:
-    """See ``ScriptedUser``."""
+    """What ``ScriptedUser`` opens."""
 
     def __init__(self, most_topics: int) -> None:
         self._most_topics = most_topics

@@ -81,12 +81,12 @@ class BfclDesk:
         episode = self._present()
         verdict = episode.end_turn()
         facts: dict[str, JSON] = {
-            "turn_held": verdict.held,
+            "turn_held": verdict.holds,
             "turn_state": verdict.state,
             "turn_results": verdict.results,
             "turn_called": verdict.called,
         }
-        facts |= {"turn_served": verdict.held} if verdict.asked else {"called_in_vain": verdict.called}
+        facts |= {"turn_served": verdict.holds} if verdict.asked else {"called_in_vain": verdict.called}
         if episode.over:
             return UserSays(text="The user has nothing more to ask.", over=True, facts=facts)
         turn = episode.turns[episode.now]
@@ -105,7 +105,7 @@ class BfclDesk:
 
     def measured(self) -> Mapping[str, JSON]:
         episode = self._present()
-        held = [verdict.held for verdict in episode.verdicts]
+        held = [verdict.holds for verdict in episode.verdicts]
         return {"solved": episode.solved, "turns_held": sum(held) / len(episode.turns)}
 
     def lines(self, initial: Mapping[str, object]) -> Sequence[Sequence[ToolCall]]:

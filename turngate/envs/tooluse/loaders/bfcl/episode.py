@@ -54,7 +54,7 @@ class TurnVerdict:
     called: bool
 
     @property
-    def held(self) -> bool:
+    def holds(self) -> bool:
         """Whether all checks hold that BFCL makes."""
         return not self.asked or (self.state and self.results and self.called)
 
@@ -110,7 +110,7 @@ class BfclEpisode:
     @property
     def solved(self) -> bool:
         """Whether the agent got through all turns, and all checks hold."""
-        return self.over and all(verdict.held for verdict in self.verdicts)
+        return self.over and all(verdict.holds for verdict in self.verdicts)
 
     def distance(self) -> int:
         """How many public attributes differ from those after the gold calls of this turn."""

@@ -70,7 +70,7 @@ class Tables:
                     found["/".join((*_named(place), *path))] = copy.copy(new[path])  # an empty list may be filled
         return dict(sorted(found.items()))
 
-    def taken(self, holder: Holder) -> dict[Place, object]:
+    def snapshot(self, holder: Holder) -> dict[Place, object]:
         """Copies of the rows that differ from the first ones, for ``restore``; of rows that are gone, a mark."""
         return {place: copy.deepcopy(_row(holder, place)) for place in self._changed(holder.plain())}
 

@@ -64,7 +64,7 @@ class TauGoal(Goal):
     wanted: tuple[WantedCall, ...] = Field(())
     """The calls that ACTION wants."""
 
-    def met(self, finish: Finish) -> bool:
+    def is_met(self, finish: Finish) -> bool:
         """Whether the original would pay 1."""
         ends, wanted = _part(finish.state, _TABLES), _part(finish.gold.after, _TABLES)
         checks: Mapping[Basis, Callable[[], bool]] = {

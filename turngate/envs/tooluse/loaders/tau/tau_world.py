@@ -59,7 +59,7 @@ class Toolkit(Protocol):
     """Whether changes by a tool that only reads count too; if not, the tables are not compared after it."""
 
     def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
-        """Put the tables into the state in which a task begins, or into that of ``rows``, which ``Tables.taken`` gave.
+        """Put the tables into the state in which a task begins, or into that of ``rows`` (see ``Tables.snapshot``).
 
         Raises UserError for a state that does not fit.
         """
@@ -175,7 +175,7 @@ class OpenTau:
         return OpenTau(self._toolkit, self._user, lenient=True)
 
     def save(self) -> object:
-        rows = self._toolkit.tables.taken(self._toolkit.holder)
+        rows = self._toolkit.tables.snapshot(self._toolkit.holder)
         return _SavedDesk(start=self._start, rows=rows, lines=self._lines, emotion=self._emotion)
 
     def load(self, saved: object) -> None:

@@ -72,7 +72,7 @@ class PageEnd:
 
 
 class OwnScenario:
-    """See ``WebScenario``."""
+    """The scenario of one task of a user's own site."""
 
     goal = "Do what is asked on the site, then answer."
     ended = False
