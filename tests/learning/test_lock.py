@@ -64,6 +64,9 @@ class Forget:
     def write(self, step, scored):
         pass
 
+    def write_credit(self, step, found):
+        pass
+
 
 class InBlocks:
     """The curriculum: other tasks in each step, whatever the results."""

@@ -79,6 +79,9 @@ class Forget:
     def write(self, step, scored):
         pass
 
+    def write_credit(self, step, found):
+        pass
+
 
 def build_run(config, worlds, control=None):
     chat, model = models.chat(), start()

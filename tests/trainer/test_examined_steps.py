@@ -62,6 +62,9 @@ class Recorder:
     def write(self, step, scored):
         self.written.append(scored)
 
+    def write_credit(self, step, found):
+        pass
+
 
 def run_with(examiner, *, guide=None, evaluated=False):
     """One step of training with the examiner, or an evaluation: the run and what came of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,15 +80,17 @@ def credit_again(
 
     Prints the ``top`` turns whose credit differs most. Raises ConfigError, StoreError if the step has no usable group.
     """
+    import numpy as np
+
     from turngate.report.credits import show_moves
     from turngate.run.assembly.credit import recorded_rule
     from turngate.store import Store
     from turngate.store.folder import RunFolder
+    from turngate.trainer.batch.episode_credit import recorded_columns
     from turngate.trainer.batch.pack import by_turn
     from turngate.trainer.credit.rule import CreditRule
     from turngate.trainer.filters.parts import keep
 
-    rule = CreditRule.named(method, settings)
     run = RunFolder.of(path)
     store, recorded = Store(path), recorded_rule(run)
     at = store.last_step() if step is None else step
@@ -96,20 +99,32 @@ def credit_again(
     kept, _ = keep(list(store.read(at, "train")), {}, lone=recorded.imitates)
     if not kept:
         raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
+    learned, _ = keep(kept, recorded.filters, lone=recorded.imitates)
+    told = f"step {at}, {len(kept)} groups, of which {len(learned)} passed the filters"
+    credits = store.credit(at)
+    taught = [trajectory.id for group in learned for trajectory in group.trajectories]
+    measured = recorded_columns([credits[name] for name in taught]) if set(taught) <= credits.keys() else {}
+    rule, own = CreditRule.named(method, settings, measured), recorded.rule
+    if own is None and not (credits and set(taught) <= credits.keys()):
+        raise ConfigError(
+            f"the run's own credit rule '{recorded.name}' reads values that only training measures and that this run "
+            "did not record, so it cannot be compared with another"
+        )
+    by_record = own is None or bool(rule.reads(measured, branching=True) & measured.keys())
+    if by_record:  # what training measured is known of the episodes that it learned from
+        kept, told = learned, f"{told}; compared are these"
+    console.print(told, highlight=False)
     table = recorded.table(kept)
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
-    learned = len(keep(kept, recorded.filters, lone=recorded.imitates)[0])
-    console.print(f"step {at}, {len(kept)} groups, of which {learned} passed the filters", highlight=False)
-    if recorded.note:
-        console.print(recorded.note, markup=False, highlight=False, soft_wrap=True)
-    own = recorded.rule
-    if own is None:
-        raise ConfigError(
-            f"the run's own credit rule '{recorded.name}' reads values that only training measures and that are "
-            "not recorded, so it cannot be compared with another"
-        )
-    n = table.n_turns
-    before, after = (own.type, by_turn(own(table), n)), (method, by_turn(rule(table), n))
+    if by_record:
+        table = replace(table, measured={**table.measured, **measured})
+        old_N = np.concatenate([credits[trajectory.id].advantage_T for trajectory in trajectories])
+    else:
+        assert own is not None
+        old_N = by_turn(own(table), table.n_turns)
+        if recorded.note:
+            console.print(recorded.note, markup=False, highlight=False, soft_wrap=True)
+    before, after = (recorded.name, old_N), (method, by_turn(rule(table), table.n_turns))
     show_moves(console, trajectories, table.reward_N, before, after, whose=recorded.whose, top=top)
 
 

@@ -112,7 +112,7 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screens
     rule, phase = recorded_rule(run), _phase_of(store, step, trajectory_id)
     groups = list(store.read(step, phase))
     place = next(n for n, one in enumerate(groups) if any(t.id == trajectory_id for t in one.trajectories))
-    all_learned = learned_from(groups, rule, unused=phase == UNUSED)[place]
+    all_learned = learned_from(groups, rule, store.credit(step), unused=phase == UNUSED)[place]
     learned = all_learned[index]
     notes = "".join(f"; {note}" for note in learned.notes)
     console.print(f"step {step}, {phase}, sibling {index + 1} of {len(group.trajectories)}{notes}", highlight=False)
@@ -124,7 +124,7 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str, *, screens
             console.print(literal(told), markup=False, highlight=False)
     siblings = sibling_turns(group, all_learned, index)
     trajectory, score = group.trajectories[index], group.scores[index]
-    show(console, trajectory, score, learned.advantage_T, learned.terms, siblings, learned.tokens_T)
+    show(console, trajectory, score, learned.advantage_T, learned.terms, siblings, learned.tokens_T, learned.read_T)
     if screenshots is not None:
         *images, strip = write_screenshots(group.trajectories[index], screenshots)
         told = f"{len(images)} images, {images[0]} to {images[-1].name}, and all of them in {strip}"

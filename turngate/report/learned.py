@@ -1,17 +1,19 @@
 """Credit that training gave to recorded episodes: of each turn, its terms, and why an episode was dropped.
 
-Computed again from the record, by the run's own rule and filters; ``turngate show`` prints it and the page (``viewer``)
-shows it.
+It is recorded with the step; terms, and the credit of older runs and of episodes that a filter dropped, are computed
+again by the run's own rule and filters. ``turngate show`` prints it and the page (``viewer``) shows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
+from turngate.store.step_credit import EpisodeCredit
+from turngate.trainer.batch.episode_credit import of_tokens
 from turngate.trainer.batch.pack import by_turn
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.credit.terms import CreditTerm
@@ -54,29 +56,50 @@ class RunRule(Protocol):
 class EpisodeLearning:
     """The credit of one episode. ``advantage_T``: the credit of its turns; None where there is none, and then ``notes``
     say why. ``terms``: the terms that add up to it, for rules that give them. ``tokens_T``: for rules that give credit
-    by token, that of each token that the policy wrote in each turn (``advantage_T`` is its mean); else None."""
+    by token, that of each token that the policy wrote in each turn (``advantage_T`` is its mean); else None.
+    ``read_T``: the columns that were measured in training for the rule, one number for each turn."""
 
     advantage_T: FloatArray | None
     terms: tuple[CreditTerm, ...] = ()
     notes: tuple[str, ...] = ()
     tokens_T: tuple[FloatArray, ...] | None = None
+    read_T: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
-def learned_from(groups: Sequence[ScoredGroup], by: RunRule, *, unused: bool = False) -> list[list[EpisodeLearning]]:
+def learned_from(
+    groups: Sequence[ScoredGroup], by: RunRule, recorded: Mapping[str, EpisodeCredit], *, unused: bool = False
+) -> list[list[EpisodeLearning]]:
     """The credit of each episode of each group, in order. ``groups``: all of the step, because rules may compare them.
 
-    ``unused``: the step played the groups and did not learn from them. A group that a filter dropped has the credit
-    that it would have by itself, if the rule can compare its episodes.
+    ``recorded``: what the step recorded that it learned, by trajectory. ``unused``: the step played the groups and did
+    not learn from them. A group that a filter dropped has the credit that it would have by itself, if the rule can
+    compare its episodes.
     """
     taught, _ = keep(groups, by.filters, lone=by.imitates)
     credits = {one.id: EpisodeLearning(advantage_T=None) for group in taught for one in group.trajectories}
     if not unused and by.rule is not None and taught:
         credits = _credits(by, by.rule, taught)
-    return [_of_group(group, by, credits, unused=unused) for group in groups]
+    credits |= {name: _as_recorded(one, credits.get(name)) for name, one in recorded.items()}
+    return [_of_group(group, by, credits, recorded, unused=unused) for group in groups]
+
+
+def _as_recorded(found: EpisodeCredit, computed: EpisodeLearning | None) -> EpisodeLearning:
+    """What training recorded of an episode, with the terms that were computed again."""
+    return EpisodeLearning(
+        advantage_T=found.advantage_T,
+        terms=() if computed is None else computed.terms,
+        tokens_T=found.tokens_T,
+        read_T={name: np.asarray(values) for name, values in found.columns.items() if name.endswith("_N")},
+    )
 
 
 def _of_group(
-    group: ScoredGroup, by: RunRule, credits: Mapping[str, EpisodeLearning], *, unused: bool
+    group: ScoredGroup,
+    by: RunRule,
+    credits: Mapping[str, EpisodeLearning],
+    recorded: Mapping[str, EpisodeCredit],
+    *,
+    unused: bool,
 ) -> list[EpisodeLearning]:
     """Of each episode, with notes that say why nothing was learned. ``credits``: of those that the filters kept."""
     kept, _ = keep([group], {}, lone=by.imitates)
@@ -94,9 +117,9 @@ def _of_group(
             notes.append("nothing was learned from it: no sibling with the same help to compare it with")
         elif trajectory.id in filtered:
             notes.append("a filter dropped it, so nothing was learned from it")
-        if by.rule is None:
+        if by.rule is None and trajectory.id not in recorded:
             notes.append(f"credit is not shown: rule '{by.name}' reads values that only training measures")
-        if by.note and learned.advantage_T is not None:
+        if by.note and learned.advantage_T is not None and trajectory.id not in recorded:
             notes.append(by.note)
         found.append(replace(learned, notes=tuple(notes)))
     return found
@@ -107,7 +130,7 @@ def _credits(by: RunRule, rule: CreditRule, kept: Sequence[ScoredGroup]) -> dict
     table = by.table(kept)
     credit, terms = rule(table), rule.terms(table)
     advantage_N = by_turn(credit, table.n_turns)
-    tokens_N = _of_tokens(credit, table.n_turns) if isinstance(credit, TokenCredit) else None
+    tokens_N = of_tokens(credit.advantage_S, credit.turn_S, table.n_turns) if isinstance(credit, TokenCredit) else None
     found = {}
     for place, trajectory in enumerate(one for group in kept for one in group.trajectories):
         rows = np.flatnonzero(table.traj_N == place)
@@ -115,13 +138,6 @@ def _credits(by: RunRule, rule: CreditRule, kept: Sequence[ScoredGroup]) -> dict
         tokens_T = None if tokens_N is None else tuple(tokens_N[row] for row in rows)
         found[trajectory.id] = EpisodeLearning(advantage_T=advantage_N[rows], terms=own, tokens_T=tokens_T)
     return found
-
-
-def _of_tokens(credit: TokenCredit, n_turns: int) -> list[FloatArray]:
-    """The credit of the policy's tokens of each turn, in order."""
-    order = np.argsort(credit.turn_S, kind="stable")
-    ends = np.cumsum(np.bincount(credit.turn_S, minlength=n_turns))
-    return np.split(credit.advantage_S[order], ends[:-1])
 
 
 def drop_reasons(groups: Sequence[ScoredGroup], by: RunRule) -> dict[str, str]:

@@ -6,7 +6,8 @@ characters, which would act on the terminal, appear as ``\\x1b``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.padding import Padding
@@ -49,13 +50,14 @@ def show(
     reasons: Sequence[CreditTerm] = (),
     siblings: Sequence[Sequence[SiblingTurn] | None] = (),
     tokens_T: Sequence[FloatArray] | None = None,
+    read_T: Mapping[str, FloatArray] = MappingProxyType({}),
 ) -> None:
     """Print a trajectory with its ledger, and the credit of each turn where ``advantage_T`` is given.
 
     ``reasons``: what that credit is the sum of, cut to the turns of the trajectory. ``siblings``: for each turn, what
     siblings did in the same state. ``tokens_T``: for rules that give credit by token, that of each turn's tokens.
-    Raises ShapeError when ``reward_T``, ``advantage_T``, ``siblings`` or ``tokens_T``, where given, does not have one
-    entry per turn.
+    ``read_T``: the columns that training measured for the rule. Raises ShapeError when ``reward_T``, ``advantage_T``,
+    ``siblings`` or ``tokens_T``, where given, does not have one entry per turn.
     """
     n_turns = len(trajectory.turns)
     given = (
@@ -81,6 +83,8 @@ def show(
             _line(console, "tokens", f"credit from {lowest:+.4g} to {highest:+.4g}, of which the turn's is the mean")
         for reason in reasons:
             _line(console, "because", reason_words(reason, index))
+        if read_T:
+            _line(console, "read", ", ".join(f"{name} {values[index]:.4g}" for name, values in read_T.items()))
         if siblings:
             _show_siblings(console, siblings[index])
     _show_end(console, trajectory, score)

@@ -4,7 +4,7 @@
 
 The files are ordinary Parquet (zstd) in a hive partition, so ``SELECT step::INT, avg(outcome) FROM
 'runs/NAME/trajectories/*/*.parquet' GROUP BY ALL`` works in DuckDB, and pandas or polars read the folder. Evidence,
-tokens and scores are stored; what can be computed from them (advantages, batches) is not. ``Task.private`` and
+tokens and scores are stored, and beside them what a step learned from them (``step_credit``). ``Task.private`` and
 ``Task.hints`` are never written.
 
 A file is written under a temporary name, synced, and renamed, so under its final name it is always complete. No file is
@@ -18,7 +18,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from turngate.errors import ConfigError, StoreError, UnknownName
 from turngate.store.codecs import LAYOUTS, VERSION, Row
 from turngate.store.files import locked, sync_folder, write_atomic
 from turngate.store.folder import RunFolder, step_of, writing
+from turngate.store.step_credit import EpisodeCredit, read_credit, write_credit
 from turngate.types import ScoredGroup, Trajectory
 
 _log = logging.getLogger(__name__)
@@ -81,6 +82,17 @@ class Store:
             texts = list(_texts(table.schema))
             write_atomic(final, lambda file: pq.write_table(table, file, compression="zstd", use_dictionary=texts))
             sync_folder(self._folder)
+
+    def write_credit(self, step: int, found: Mapping[str, EpisodeCredit]) -> None:
+        """Record what a step learned from its episodes, by their ids; nothing is written where it learned from none.
+
+        Raises WriteError if the disk is full or read-only.
+        """
+        write_credit(self._file(step, "train").parent, found)
+
+    def credit(self, step: int) -> dict[str, EpisodeCredit]:
+        """What a step learned from its episodes, by their ids. Raises StoreError for a file that is damaged."""
+        return read_credit(self._file(step, "train").parent)
 
     def read(self, step: int | None = None, phase: str | None = None) -> Iterator[ScoredGroup]:
         """The groups of a step (None: all) and phase (None: all), in the order in which they were written.

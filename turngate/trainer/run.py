@@ -12,6 +12,7 @@ from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.rollout import Player, Worlds
 from turngate.judges.examiners.examining import Examining
 from turngate.part_calls import Unusable, call_part, ignored
+from turngate.store.step_credit import EpisodeCredit
 from turngate.trainer.auxiliary.answers import AUXILIARY
 from turngate.trainer.auxiliary.learning import AuxiliaryLosses
 from turngate.trainer.batch.pack import Aggregate
@@ -37,6 +38,10 @@ class Recorder(Protocol):
 
     def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
         """Store the episodes of ``step`` with their scores."""
+        ...
+
+    def write_credit(self, step: int, found: Mapping[str, EpisodeCredit]) -> None:
+        """Store what ``step`` learned from its episodes, by their ids."""
         ...
 
 

@@ -7,7 +7,7 @@ together so that the first of a step and the second of the step before run at th
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,8 +15,10 @@ import numpy as np
 
 from turngate.errors import RunError
 from turngate.store.metrics import Clock
+from turngate.store.step_credit import EpisodeCredit
 from turngate.trainer.auxiliary.learning import AuxiliaryBatch, add_beside, learn_apart
 from turngate.trainer.batch.contexts import without_hints
+from turngate.trainer.batch.episode_credit import episode_credits
 from turngate.trainer.batch.pack import by_turn, pack, split
 from turngate.trainer.batch.shared_turns import sampled_turns
 from turngate.trainer.batch.table import tabulate
@@ -69,10 +71,11 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updated:
-    """What ``update`` did: its metrics, and whether the weights changed."""
+    """What ``update`` did: its metrics, whether the weights changed, and the credit of each episode by its id."""
 
     metrics: Metrics
     moved: bool
+    credit: Mapping[str, EpisodeCredit]
 
 
 async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
@@ -110,18 +113,21 @@ def update(run: Run, collected: Collected) -> Updated:
     metrics = (
         summarize(collected.waves.fresh or scored, waits=run.waits) | drops | collected.waves.metrics | collected.found
     )
+    learned: Mapping[str, EpisodeCredit] = {}
     if kept:
         with clock("credit"):
-            table, after_credit = run.signals.measure(kept, tabulate(kept))
+            known = tabulate(kept)
+            table, after_credit = run.signals.measure(kept, known)
             credit = run.credit(table)
             batch = pack(kept, credit, aggregate=run.aggregate, experts=run.experts)
+            learned = episode_credits(kept, table, credit, table.measured.keys() - known.measured.keys() - {"turn_S"})
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
             metrics |= learn(run, batch, table, after_credit, auxiliary, first=collected.step == 1)
     if auxiliary:
         with clock("learn"):
             metrics |= learn_apart(run.learner, auxiliary, alone=not kept)
-    return Updated(metrics=metrics, moved=bool(kept or auxiliary))
+    return Updated(metrics=metrics, moved=bool(kept or auxiliary), credit=learned)
 
 
 async def finish(run: Run, collected: Collected, updated: Updated) -> Metrics:
@@ -138,6 +144,7 @@ async def finish(run: Run, collected: Collected, updated: Updated) -> Metrics:
             run.store.write(step, waves.fresh)
         if waves.unused:
             run.store.write(step, waves.unused, phase=UNUSED)
+        run.store.write_credit(step, updated.credit)
         metrics |= run.watch(step, waves.fresh, metrics)
     return metrics | clock
 

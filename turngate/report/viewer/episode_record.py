@@ -177,6 +177,7 @@ def _turn(
              literal(reason_words(term, index))]
             for term in learned.terms
         ],
+        "read": [[literal(name), number(float(values[index]))] for name, values in learned.read_T.items()],
     }  # fmt: skip
 
 

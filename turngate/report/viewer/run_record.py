@@ -26,6 +26,7 @@ from turngate.report.viewer.token_pieces import TokenPieces
 from turngate.rewards.rubric import Rubric
 from turngate.store.folder import RunFolder, step_of
 from turngate.store.metrics import read_metrics
+from turngate.store.step_credit import read_credit
 from turngate.store.trajectories import groups_in
 from turngate.trainer.checks.alarm_log import read_alarms
 from turngate.types import JSON, Metrics, ScoredGroup
@@ -117,7 +118,7 @@ class RunReading:
             nothing = EpisodeLearning(advantage_T=None, notes=("credit is not shown: the settings cannot be read",))
             return ReadFile(groups, [[nothing] * len(group.trajectories) for group in groups], {})
         try:
-            learned = learned_from(groups, rule, unused=file.phase == UNUSED)
+            learned = learned_from(groups, rule, read_credit(file.path.parent), unused=file.phase == UNUSED)
             dropped = drop_reasons(groups, rule) if file.phase == TRAIN else {}
         except TurngateError as error:
             nothing = EpisodeLearning(advantage_T=None, notes=(f"credit cannot be computed again: {error}",))

@@ -91,17 +91,18 @@ class CreditRule(Part):
         return learns_from_one_tree(self, offered, siblings=siblings, components=components)
 
     @classmethod
-    def named(cls, name: str, settings: Mapping[str, object]) -> CreditRule:
+    def named(cls, name: str, settings: Mapping[str, object], recorded: Iterable[str] = ()) -> CreditRule:
         """The rule of that name, to be used on recorded episodes.
 
-        Raises UnknownName for the name, ConfigError for settings that the rule refuses.
+        ``recorded`` names the columns that were recorded with them. Raises UnknownName for the name, ConfigError for
+        settings that the rule refuses and for columns that are not recorded.
         """
         found = cls.find(name)
         try:
             rule = found.model_validate({**settings, "type": name})
         except ValidationError as error:
             raise ConfigError(f"credit '{name}': {one_line(error, found, dict(settings))}") from None
-        rule.reads(branching=True)  # recorded episodes may branch
+        rule.reads(recorded, branching=True)  # recorded episodes may branch
         return rule
 
     @property

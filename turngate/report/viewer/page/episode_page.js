@@ -34,6 +34,7 @@ const Turn = ({ run, group, episode, index, rows, mode, scale }) => {
   </div><div>
     <h4>credit ${turn.credit === null ? "none" : signed(turn.credit)}${turn.tokens.credit ? ", the mean of its tokens" : ""} <span class="dim">reward ${signed(turn.reward)}</span></h4>
     ${turn.terms.length ? html`<div class="scroll" tabindex="0" role="region" aria-label=${`why this credit, turn ${index}`}><table><thead><tr><th scope="col">compared</th><th scope="col">adds</th><th scope="col">against</th></tr></thead><tbody>${turn.terms.map(([name, adds, n]) => html`<tr><td>${name}</td><td class="n">${n ? signed(adds) : "–"}</td><td class="n">${n ? plural(n, "other") : "none"}</td></tr>`)}</tbody></table></div>` : turn.credit === null ? null : html`<p class="dim">The rule does not say what its credit is the sum of.</p>`}
+    ${turn.read.length ? html`<p class="dim">read by the rule: ${turn.read.map(([name, value], at) => html`${at ? ", " : ""}<code>${name}</code> ${value === null ? "–" : value.toPrecision(4)}`)}</p>` : null}
     ${turn.ledger.length ? html`<h4>earned → paid</h4><${Ledger} lines=${turn.ledger} />` : null}
     ${turn.facts.length ? html`<h4>measured</h4><${Facts} facts=${turn.facts} />` : null}
     <${SameState} run=${run} group=${group} episode=${episode} turn=${turn} rows=${rows} />
