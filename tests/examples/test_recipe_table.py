@@ -62,7 +62,7 @@ def used(place: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("heading", TABLES)
 def test_every_part_has_a_row_and_a_method_or_recipe_that_has_it(heading: str) -> None:
     family, key, not_methods = TABLES[heading]
-    shipped = {name for name, part in family.types.items() if part.__module__.startswith("turngate.")}
+    shipped = {name for name, part in family.catalogue().items() if part.__module__.startswith("turngate.")}
     found = rows(heading)
     assert set(found) == shipped - not_methods
     for name, place in found.items():

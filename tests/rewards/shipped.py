@@ -101,4 +101,4 @@ GATES: dict[str, Gate] = {
 
 def types(base: type[Reward] | type[Gate]) -> set[str]:
     """The types that turngate itself ships: a test may have made others known."""
-    return {name for name, part in base.types.items() if part.__module__.startswith("turngate.")}
+    return {name for name, part in base.catalogue().items() if part.__module__.startswith("turngate.")}

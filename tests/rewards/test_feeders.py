@@ -111,11 +111,11 @@ def records(env: TurnEnv) -> Iterator[Record]:
 
 
 def part(table: Mapping[str, Any]) -> Reward:
-    return Reward.types[table["type"]].model_validate({"name": "part", **table})  # type: ignore[return-value]
+    return Reward.catalogue()[table["type"]].model_validate({"name": "part", **table})  # type: ignore[return-value]
 
 
 def shipped() -> set[str]:
-    return {name for name, one in Reward.types.items() if one.__module__.startswith("turngate.")}
+    return {name for name, one in Reward.catalogue().items() if one.__module__.startswith("turngate.")}
 
 
 def test_every_shipped_reward_is_in_the_lists() -> None:
@@ -137,7 +137,7 @@ def test_a_reward_is_paid_in_an_episode_of_an_environment(environments, id, kwar
 @pytest.mark.parametrize("type_", EXAMINED)
 def test_a_reward_is_fed_by_an_examiner(type_: str) -> None:
     table, besides = EXAMINED[type_]
-    examiner = Examiner.types[table["type"]].model_validate(table)
+    examiner = Examiner.catalogue()[table["type"]].model_validate(table)
     rubric = Rubric(
         rewards=(FromEvidence(name="outcome", evidence="answered", kind="outcome"), part({"type": type_})),
     )
@@ -204,7 +204,7 @@ def test_all_that_shipped_rewards_read_is_in_the_glossary() -> None:
         name
         for type_ in shipped() - {"from_evidence", "event_cost"}  # which read what the user names
         for name in part({**next((t for *_, t in FED if t["type"] == type_), {}), "type": type_}).reads
-        if name not in Reward.types  # a verdict that is recorded under the name of its type
+        if name not in Reward.catalogue()  # a verdict that is recorded under the name of its type
     }
     assert read <= set(GLOSSARY)
     with pytest.raises(UnknownName, match="did you mean 'gold_query'"):

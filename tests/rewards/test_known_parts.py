@@ -47,6 +47,6 @@ known = {**turngate.Reward.catalogue(), **turngate.Gate.catalogue()}
 import turngate.rewards
 for found in pkgutil.walk_packages(turngate.rewards.__path__, "turngate.rewards."):
     importlib.import_module(found.name)
-print(sorted((turngate.Reward.types | turngate.Gate.types).keys() - known.keys()), len(known))
+print(sorted((turngate.Reward.types | turngate.Gate.types).keys() - known.keys()), len(known) >= 45)
 """
-    assert python(program) == "[] 45"
+    assert python(program) == "[] True"

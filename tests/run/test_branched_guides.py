@@ -140,7 +140,7 @@ def is_retry(one: Trajectory) -> bool:
 
 def test_every_guide_without_a_writer_is_in_the_table() -> None:
     assert set(shipped()) <= set(ALL)
-    assert set(BRANCHINGS) == {name for name in BranchingPart.types if ":" not in name}  # those of other tests
+    assert set(BRANCHINGS) == {name for name in BranchingPart.catalogue() if ":" not in name}  # those of other tests
     assert {guide for guide, _ in ALLOWED} == set(ALL)
     assert {branching for _, branching in ALLOWED} == set(BRANCHINGS)
 

@@ -55,7 +55,7 @@ def test_an_objective_is_a_table_or_a_name(written, objective):
 def test_defaults_are_those_of_the_papers():
     """Written out, because a default that moves changes every run that does not set it."""
     assert built() == PolicyLoss(objective=Clipped(clip_low=0.2, clip_high=0.28, dual_clip=3.0), seed=5)
-    written = {name: Objective.types[name]().settings() for name in Objective.names()}
+    written = {name: Objective.catalogue()[name]().settings() for name in Objective.names()}
     assert written == {
         "clipped": {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 3.0},
         "gspo": {"unit": "sequence", "clip_low": 3e-4, "clip_high": 4e-4},
@@ -79,7 +79,7 @@ def test_defaults_are_those_of_the_papers():
             "boost": 1.1,
         },
     }
-    written = {name: Correction.types[name]().settings() for name in Correction.names()}
+    written = {name: Correction.catalogue()[name]().settings() for name in Correction.names()}
     assert written == {
         "tis": {"unit": "token", "reduce": "product", "cap": 2.0},
         "mis": {"unit": "token", "reduce": "product", "low": 0.5, "high": 2.0},
