@@ -16,7 +16,9 @@ TASK = Task(id="t", env_id="e", prompt="")
 def shipped() -> list[str]:
     """The guides that ship and need no model to write anything."""
     home = "turngate.trainer.guidance"
-    return [kind for kind, part in GuidePart.catalogue().items() if part.__module__ in {f"{home}.{one}" for one in MODULES}]
+    return [
+        kind for kind, part in GuidePart.catalogue().items() if part.__module__ in {f"{home}.{one}" for one in MODULES}
+    ]
 
 
 @dataclass

@@ -103,9 +103,10 @@ def credit_again(
     told = f"step {at}, {len(kept)} groups, of which {len(learned)} passed the filters"
     credits = store.credit(at)
     taught = [trajectory.id for group in learned for trajectory in group.trajectories]
-    measured = recorded_columns([credits[name] for name in taught]) if set(taught) <= credits.keys() else {}
+    is_recorded = bool(taught) and set(taught) <= credits.keys()
+    measured = recorded_columns([credits[name] for name in taught]) if is_recorded else {}
     rule, own = CreditRule.named(method, settings, measured), recorded.rule
-    if own is None and not (credits and set(taught) <= credits.keys()):
+    if own is None and not is_recorded:
         raise ConfigError(
             f"the run's own credit rule '{recorded.name}' reads values that only training measures and that this run "
             "did not record, so it cannot be compared with another"

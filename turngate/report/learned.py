@@ -84,10 +84,13 @@ def learned_from(
 
 
 def _as_recorded(found: EpisodeCredit, computed: EpisodeLearning | None) -> EpisodeLearning:
-    """What training recorded of an episode, with the terms that were computed again."""
+    """What training recorded of an episode, with the terms that were computed again if they add up to it: they do not
+    under a negative control, or where a KL was charged that is not recorded."""
+    again_T = None if computed is None else computed.advantage_T
+    adds_up = again_T is not None and np.array_equal(found.advantage_T, again_T)
     return EpisodeLearning(
         advantage_T=found.advantage_T,
-        terms=() if computed is None else computed.terms,
+        terms=computed.terms if computed is not None and adds_up else (),
         tokens_T=found.tokens_T,
         read_T={name: np.asarray(values) for name, values in found.columns.items() if name.endswith("_N")},
     )

@@ -77,11 +77,10 @@ def read_credit(folder: Path) -> dict[str, EpisodeCredit]:
     try:
         table = feather.read_table(path)
         held = {name: _arrays(name, table.column(name).combine_chunks()) for name in table.column_names[1:]}
-        ids = table.column("trajectory_id").to_pylist()
+        ids, advantage = table.column("trajectory_id").to_pylist(), held.pop("advantage_N")
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise StoreError(f"{path} cannot be read as credit: {error}") from error
     tokens = held.pop("advantage_S", None)
-    advantage = held.pop("advantage_N")
     return {
         name: EpisodeCredit(
             advantage_T=advantage[at],

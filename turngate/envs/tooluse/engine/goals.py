@@ -53,7 +53,7 @@ class Goal(Part):
         """Whether it holds. Raises VerifierError where that cannot be measured."""
 
     def undecided(self, finish: Finish) -> bool:
-        """Whether a judge has to say after the episode if it holds; ``holds`` then says whether it can hold at all."""
+        """Whether a judge has to say after the episode if it holds; ``is_met`` then says whether it can hold at all."""
         return False
 
     @property
