@@ -111,21 +111,20 @@ def write_divided(state: Mapping[str, object], path: Path, *, group: dist.Proces
 
 
 def read_state(path: Path, device: torch.device) -> Mapping[str, object]:
-    """What ``write_state`` or ``write_divided`` wrote, or an older file by ``torch.save``, with its tensors on
-    ``device``; on "meta" they have types and shapes only.
+    """What ``write_state`` or ``write_divided`` wrote, with its tensors on ``device``; on "meta" they have types and
+    shapes only.
 
-    Raises StoreError for an index of another version and for a file of tensors that is missing or cannot be read.
+    Raises StoreError for another file, and for one of tensors that is missing or cannot be read.
     """
     return read_held(path, Whole(device))
 
 
 def read_held(path: Path, holding: Holding) -> Mapping[str, object]:
     """The same with tensors as ``holding`` has them; where that has a group, all of it call this at once."""
-    with path.open("rb") as file:
-        if file.read(2) == b"PK":  # the zip of torch.save
-            old: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            return dict(_taken(old, holding))
-    index = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise StoreError(f"'{path}' is no state that this turngate wrote; begin the run again") from None
     version = index.get("version")
     if index.get("format") != _FORMAT or version not in (VERSION, DIVIDED):
         raise StoreError(f"'{path}' is of version {version}, this turngate reads versions {VERSION} and {DIVIDED}")
@@ -171,17 +170,6 @@ def _in_step(function: Any, tensors: Mapping[str, torch.Tensor], group: dist.Pro
         rank, (cause, _) = min(error.failures.items())
         where = "" if group is None else f"rank {rank}: "
         raise RuntimeError(f"{where}{type(cause).__name__}: {cause}") from cause
-
-
-def _taken(value: Any, holding: Holding) -> Any:
-    """A nested state with its tensors as ``holding`` has them."""
-    if isinstance(value, torch.Tensor):
-        return holding.take(value).clone()
-    if isinstance(value, Mapping):
-        return {key: _taken(one, holding) for key, one in value.items()}
-    if isinstance(value, tuple | list):
-        return type(value)(_taken(one, holding) for one in value)
-    return value
 
 
 def _described(value: Any, tensors: list[torch.Tensor]) -> Any:
