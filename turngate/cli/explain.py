@@ -361,6 +361,8 @@ def _show_model(console: Console, model: Model, path: str) -> None:
     if path:
         text = f"{kind_of(model)}: {_plain(_dedented(_doc(model)))}"
         console.print(text, markup=False, highlight=False, soft_wrap=True)  # equations keep their lines
+        if read := getattr(getattr(model, "function", None), "reads", ()):
+            _print(console, f"\nReads beside payments: {', '.join(read)}.")
     _show_keys(console, keys(model, prefix))
 
 

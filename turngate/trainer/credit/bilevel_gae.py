@@ -19,7 +19,7 @@ def bilevel_targets(table: TurnTable, *, gamma_turn: float = 0.95, gamma: float 
     return (advantage_S + column(table, "value_S", "bilevel_gae")).astype(np.float32)
 
 
-@rule(value_targets=bilevel_targets)
+@rule(reads=("value_S", "bootstrap_B"), value_targets=bilevel_targets)
 def bilevel_gae(
     table: TurnTable, *, gamma_turn: Gamma = 0.95, gamma: TokenGamma = 1.0, lam: Lam = 1.0, whitened: Whitened = False
 ) -> TokenCredit:

@@ -85,6 +85,11 @@ def columns_read(
     return frozenset(columns.read)
 
 
+def beyond_tabulated(columns: Iterable[str]) -> set[str]:
+    """Those of some columns that ``tabulate`` does not fill; ``turn_S`` comes with every column by token."""
+    return {name for name in columns if not name.startswith(PAID)} - _recorded(1).keys() - {"won_B", "turn_S"}
+
+
 def learns_from_one_tree(
     rule: Callable[[TurnTable], FloatArray | TokenCredit],
     offered: Iterable[str] = (),

@@ -50,7 +50,7 @@ Scope: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("entropy_N",))
 def empg(
     table: TurnTable,
     *,

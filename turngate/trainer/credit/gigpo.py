@@ -79,7 +79,7 @@ def gigpo_terms(
     return CreditTerm("episodes", episode_N, siblings_N), CreditTerm("turns in the same state", step_N, alike_N)
 
 
-@rule(terms=gigpo_terms)
+@rule(reads=("similar_N",), terms=gigpo_terms)
 def gigpo(
     table: TurnTable,
     *,

@@ -23,7 +23,7 @@ GainWeight: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("gain_N",))
 def igpo(table: TurnTable, *, gamma: Gamma = 1.0, weight: GainWeight = 1.0, eps: Eps = 1e-6) -> FloatArray:
     """IGPO: each turn earns what it adds to the probability of the right answer, and the last one the episode's
     payment.

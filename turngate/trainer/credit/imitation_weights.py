@@ -83,7 +83,7 @@ def imitate(table: TurnTable) -> FloatArray:
     return np.ones(table.n_turns, np.float32)
 
 
-@rule(imitates=True)
+@rule(reads=("value_N",), imitates=True)
 def awr(
     table: TurnTable, *, beta: AwrBeta = 1.0, cap: MostWeight = 20.0, worth: Worth = "siblings", per: Per = "episode"
 ) -> FloatArray:
@@ -104,7 +104,7 @@ def awr(
     return np.exp(np.minimum(advantage_N / beta, np.log(cap))).astype(np.float32)
 
 
-@rule(imitates=True)
+@rule(reads=("value_N",), imitates=True)
 def a_lol(
     table: TurnTable, *, worth: Worth = "siblings", per: Per = "episode", sampling: Sampling = "advantage"
 ) -> FloatArray:
@@ -176,7 +176,7 @@ def bfs_prover(table: TurnTable, *, easy: Easy = 0.05, rarest: Rarest = 0.05) ->
     return kept_N.astype(np.float32)
 
 
-@rule(imitates=True)
+@rule(reads=("logratio_N",), imitates=True)
 def top_scored(table: TurnTable, *, most: BestScored = 2) -> FloatArray:
     """muCode: imitates the siblings that a separately fitted scorer scores highest, whatever they were paid.
 

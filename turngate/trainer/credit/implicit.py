@@ -37,7 +37,7 @@ the reference of its log-ratios: "start", the model that training began from, or
 update. A φ that was fitted before is compared with "start"."""
 
 
-@rule
+@rule(reads=("logratio_N",))
 def prime(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> FloatArray:
     """PRIME: RLOO plus implicit process rewards: log-ratios of a model that learns from outcomes.
 
@@ -68,7 +68,7 @@ StepWeight: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("logratio_N",))
 def istar(
     table: TurnTable, *, alpha: StepWeight = 1.0, beta: ImplicitBeta = 0.05, std: Std = True, eps: Eps = 1e-6
 ) -> FloatArray:

@@ -37,7 +37,7 @@ def token_targets(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95) ->
     return _gae(table, gamma, lam)[1]
 
 
-@rule(value_targets=token_targets)
+@rule(reads=("value_S", "bootstrap_B"), value_targets=token_targets)
 def token_gae(table: TurnTable, *, gamma: Gamma = 1.0, lam: Lam = 0.95, whitened: Whitened = False) -> TokenCredit:
     """PPO: advantages from a critic (GAE), from token to token.
 
@@ -59,7 +59,7 @@ def token_gae(table: TurnTable, *, gamma: Gamma = 1.0, lam: Lam = 0.95, whitened
     return _credit(table, advantage_S, "token_gae")
 
 
-@rule
+@rule(reads=("logratio_S",))
 def reinforce_plus_plus_tokens(
     table: TurnTable, *, gamma: TokenGamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8
 ) -> TokenCredit:
@@ -86,7 +86,7 @@ def reinforce_plus_plus_tokens(
     return _credit(table, advantage_S, "reinforce_plus_plus_tokens")
 
 
-@rule
+@rule(reads=("logratio_S",))
 def prime_tokens(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> TokenCredit:
     """PRIME by token: RLOO plus implicit process rewards, log-ratios of a model that learns from outcomes.
 
@@ -117,7 +117,7 @@ def prime_tokens(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> TokenCredit:
     return _credit(table, beyond_siblings(table.total_B, table)[turn_S] + process_S, "prime_tokens")
 
 
-@rule
+@rule(reads=("entropy_S", "surprisal_S"))
 def rl_zvp_tokens(
     table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = None, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> TokenCredit:
@@ -152,7 +152,7 @@ def rl_zvp_tokens(
     return _credit(table, z_N[turn_S] + shaped_S, "rl_zvp_tokens")
 
 
-@rule
+@rule(reads=("sharing_S",))
 def lambda_grpo_tokens(table: TurnTable, *, eps: Eps = 1e-4, ddof: Ddof = 1, std: Std = True) -> TokenCredit:
     """λ-GRPO by token: GRPO in which a token that several siblings share counts once, not once for each.
 

@@ -39,7 +39,7 @@ FormatWeight: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("format_N",))
 def portool(
     table: TurnTable,
     *,

@@ -40,7 +40,7 @@ ProverK: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("accuracy_N", "value_N"))
 def progress(
     table: TurnTable,
     *,

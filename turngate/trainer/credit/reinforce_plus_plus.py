@@ -15,7 +15,7 @@ from turngate.trainer.credit.token_credit import whiten
 from turngate.types import FloatArray, TurnTable
 
 
-@rule
+@rule(reads=("logratio_N",))
 def reinforce_plus_plus(table: TurnTable, *, gamma: Gamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8) -> FloatArray:
     """REINFORCE++: the payments from each turn on, scaled to mean 0 and variance 1 over the batch.
 

@@ -11,7 +11,7 @@ from turngate.trainer.credit.settings import Ddof, EntropyAlpha, Eps, Threshold
 from turngate.types import FloatArray, TurnTable
 
 
-@rule
+@rule(reads=("entropy_N",))
 def rl_zvp(
     table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = None, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> FloatArray:

@@ -65,7 +65,7 @@ Malformed: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("tag_N", "repeated_N", "valid_N", "changed_N"))
 def rlvmr(
     table: TurnTable,
     *,

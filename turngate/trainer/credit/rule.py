@@ -6,7 +6,7 @@ function of yours is one under ``package.module:function``, with the decorator o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, overload
 
 import numpy as np
@@ -16,7 +16,7 @@ from turngate.errors import ConfigError, PartError, ShapeError
 from turngate.part_calls import Unusable, check_result
 from turngate.parts import Function, Part
 from turngate.problems import one_line
-from turngate.trainer.credit.dry_run import columns_read, learns_from_one_tree
+from turngate.trainer.credit.dry_run import beyond_tabulated, columns_read, learns_from_one_tree
 from turngate.trainer.credit.terms import CreditTerm
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
@@ -77,9 +77,20 @@ class CreditRule(Part):
         refuses, and if it needs a column that the run cannot fill.
         """
         try:
-            return columns_read(self, offered, siblings=siblings, components=components, branching=branching)
+            found = columns_read(self, offered, siblings=siblings, components=components, branching=branching)
         except (PartError, ShapeError, TypeError) as error:
             raise ConfigError(f"credit '{self.type}' cannot be used here: {error}") from None
+        if self.declared is not None and (more := beyond_tabulated(found) - set(self.declared)):
+            raise ConfigError(
+                f"credit '{self.type}' reads {', '.join(sorted(more))}, which reads of its @rule does not name"
+            )
+        return found
+
+    @property
+    def declared(self) -> tuple[str, ...] | None:
+        """The columns that it says it reads, by its decorator; None for a function without one."""
+        found: tuple[str, ...] | None = getattr(self.function, "reads", None)
+        return found
 
     def learns_from_one_tree(
         self, offered: Iterable[str] = (), *, siblings: int = SIBLINGS, components: Iterable[str] | None = None
@@ -133,18 +144,25 @@ Terms = Callable[..., tuple[CreditTerm, ...]]
 def rule(function: Function, /) -> Function: ...
 @overload
 def rule(
-    *, imitates: bool = False, value_targets: Targets | None = None, terms: Terms | None = None
+    *,
+    reads: Sequence[str] = (),
+    imitates: bool = False,
+    value_targets: Targets | None = None,
+    terms: Terms | None = None,
 ) -> Callable[[Function], Function]: ...
 def rule(
     function: Function | None = None,
     /,
     *,
+    reads: Sequence[str] = (),
     imitates: bool = False,
     value_targets: Targets | None = None,
     terms: Terms | None = None,
 ) -> Function | Callable[[Function], Function]:
     """Make a function a credit rule under its own name; the function itself is returned.
 
+    * ``reads``: the columns of ``TurnTable.measured`` that it reads under some settings, beyond those that ``tabulate``
+      fills: what training has to measure, or evidence to fill. A run refuses a rule that reads another one.
     * ``imitates``: it compares no siblings, so an episode without any is learned from; filters then leave it in.
     * ``value_targets``: a function of the table that gives what a critic learns.
     * ``terms``: a function of the same arguments that gives the terms whose sum the credit is.
@@ -153,6 +171,7 @@ def rule(
     """
 
     def define(made: Function) -> Function:
+        setattr(made, "reads", tuple(reads))  # noqa: B010
         for name, value in (("imitates", imitates or None), ("value_targets", value_targets), ("terms", terms)):
             if value is not None:
                 setattr(made, name, value)

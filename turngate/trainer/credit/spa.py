@@ -37,7 +37,7 @@ ExactSum: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("grounded_N",))
 def spa(
     table: TurnTable,
     *,

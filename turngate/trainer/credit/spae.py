@@ -25,7 +25,7 @@ Saturated: TypeAlias = Annotated[
 ]
 
 
-@rule
+@rule(reads=("accuracy_N", "confidence_N"))
 def spae(
     table: TurnTable,
     *,

@@ -17,7 +17,7 @@ def value_targets(table: TurnTable, *, gamma: float = 0.99, lam: float = 0.9) ->
     return (advantage_N + column(table, "value_N", "turn_gae")).astype(np.float32)
 
 
-@rule(value_targets=value_targets)
+@rule(reads=("value_N", "bootstrap_B"), value_targets=value_targets)
 def turn_gae(table: TurnTable, *, gamma: Gamma = 0.99, lam: Lam = 0.9, whitened: Whitened = False) -> FloatArray:
     """Turn-PPO: advantages from a critic (GAE), from turn to turn.
 
