@@ -82,7 +82,7 @@ class CreditRule(Part):
             raise ConfigError(f"credit '{self.type}' cannot be used here: {error}") from None
         if self.declared is not None and (more := beyond_tabulated(found) - set(self.declared)):
             raise ConfigError(
-                f"credit '{self.type}' reads {', '.join(sorted(more))}, which reads of its @rule does not name"
+                f"credit '{self.type}' reads {', '.join(sorted(more))}, which its @rule does not name; add it to reads"
             )
         return found
 
