@@ -110,7 +110,7 @@ def test_a_pass_rate_is_a_beta_mean_whose_evidence_fades():
     assert rates.means(3)[0] == pytest.approx(2.5 / 4)  # two steps later it counts half
     rates.add(0, 3, won=0, lost=4)
     assert rates.means(3)[0] == pytest.approx((1 + 1.5) / (2 + 1.5 + 0.5 + 4))
-    assert rates.seen == pytest.approx(1 / 3)
+    assert rates.seen_share == pytest.approx(1 / 3)
 
 
 def test_dump_worked_numbers():
