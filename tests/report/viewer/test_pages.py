@@ -123,10 +123,12 @@ def test_keys_move_open_and_find(watched: Watched, page_file: Path):
     keyboard = watched.page.keyboard
     keyboard.press("Enter")
     watched.page.wait_for_selector("h1.id")
+    watched.painted()
     first = watched.page.url
     keyboard.press("]")
     watched.page.wait_for_function("old => location.href !== old", arg=first)
     watched.page.wait_for_selector("#turn-0")
+    watched.painted()
     keyboard.press("j")
     watched.page.wait_for_selector("#turn-0.at")
     keyboard.press("j")
@@ -135,6 +137,7 @@ def test_keys_move_open_and_find(watched: Watched, page_file: Path):
     watched.page.wait_for_selector("#turn-0.at")
     keyboard.press("u")
     watched.page.wait_for_function("() => document.querySelector('h1').textContent.startsWith('Step 1')")
+    watched.painted()
     keyboard.press("?")
     assert "next and previous" in watched.page.inner_text("dialog")
     keyboard.press("Escape")
