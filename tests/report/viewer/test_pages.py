@@ -141,6 +141,8 @@ def test_keys_move_open_and_find(watched: Watched, page_file: Path):
     keyboard.press("?")
     assert "next and previous" in watched.page.inner_text("dialog")
     keyboard.press("Escape")
+    watched.page.wait_for_function("() => !document.querySelector('dialog[open]')")
+    watched.painted()  # keys mean nothing while the dialog is there
     keyboard.press("/")
     watched.page.wait_for_function("() => document.activeElement.id === 'search'")
     keyboard.type("heldout")
