@@ -7,7 +7,9 @@ prompt, turns of at most 32 tokens, observations of 24 tokens between them. Each
 their log-probabilities with the learner (the canary: how far they are from the sampler's), learns, and publishes. The
 first update warms up and is left out of the means. A profile of one more decode and one more gradient says which
 operations take the time. Before that, the same episodes are sampled with decode steps as captured graphs and without,
-in turn; without a GPU what would be captured runs as it is. Shape 0.6b is that of Qwen3-0.6B; it is meant for a GPU.
+in turn; then episodes whose turns have 8 to 56 tokens, as graphs, without graphs, and as graphs where no turn waits for
+others to begin with it. Without a GPU what would be captured runs as it is.
+Shape 0.6b is that of Qwen3-0.6B; it is meant for a GPU.
 Needs torch, transformers, numpy and pyarrow beside turngate itself. Prints a table, and writes it as JSON with machine
 and versions.
 """
@@ -114,11 +116,14 @@ def model_of(shape: Shape) -> Any:
         return Qwen3ForCausalLM(config)
 
 
-async def play(policy: LocalPolicy, shape: Shape, seed: int) -> list[Played]:
-    """All episodes of an update, at once."""
+async def play(policy: LocalPolicy, shape: Shape, seed: int, *, unequal: bool = False) -> list[Played]:
+    """All episodes of an update, at once; ``unequal``: turns have 8 to 56 tokens, with the same mean."""
     rng = np.random.default_rng(seed)
     prompts = [rng.integers(3, 256, size=shape.prompt, dtype=np.int32) for _ in range(shape.tasks)]
     replies = rng.integers(3, 256, size=(shape.tasks * shape.siblings, shape.turns, OBSERVED), dtype=np.int32)
+
+    spread = SAID * 3 // 4 if unequal else 0
+    said_tokens = rng.integers(SAID - spread, SAID + spread, size=replies.shape[:2], endpoint=True)
 
     async def episode(number: int) -> Played:
         ids = prompts[number // shape.siblings]
@@ -126,7 +131,7 @@ async def play(policy: LocalPolicy, shape: Shape, seed: int) -> list[Played]:
         async with policy.slot():
             for turn in range(shape.turns):
                 request = Request(
-                    episode=str(number), task_id="", ids=ids, turn=turn, max_tokens=SAID,
+                    episode=str(number), task_id="", ids=ids, turn=turn, max_tokens=int(said_tokens[number, turn]),
                     seed=(seed * 1000 + number) * shape.turns + turn,
                 )  # fmt: skip
                 completion = await policy.complete(request)
@@ -209,24 +214,38 @@ def decoding(model: Any, chat: Chat, shape: Shape, *, rounds: int) -> dict[str, 
         model, chat, concurrency=concurrency, forward=lambda model, cache: captured_of(model, cache, recorder)
     )
     plain = LocalPolicy(model, chat, concurrency=concurrency, forward=HubForward)
-    rates: list[list[float]] = []
-    for number in range(rounds + 1):
-        rates.append([])
-        for policy in (captured, plain):
-            clock = Phases()
-            played = clock.time("sample", lambda: asyncio.run(play(policy, shape, seed=number)))  # noqa: B023
-            rates[-1].append(sum(int(one.said.sum()) for one in played) / clock.seconds["sample"])
+    equal = rates(shape, rounds, (captured, plain))
     forward: Any = captured._forward
-    with_graphs, without = zip(*rates[1:], strict=True)  # the first round warms up, and captures most sizes
+    sizes, problem = len(forward.buckets), forward.problem
+    patience, captured._patience = captured._patience, 0
+    at_once = rates(shape, rounds, (captured,), unequal=True)
+    captured._patience = patience
+    unequal = rates(shape, rounds, (captured, plain), unequal=True)
     if DEVICE.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     return {
-        "captured_sizes": len(forward.buckets),
-        "not_captured_because": forward.problem,
-        "captured_tokens_per_s": statistics.median(with_graphs),
-        "plain_tokens_per_s": statistics.median(without),
-        "captured_to_plain": statistics.median(a / b for a, b in zip(with_graphs, without, strict=True)),
+        "captured_sizes": sizes,
+        "not_captured_because": problem or forward.problem,
+        "captured_tokens_per_s": statistics.median(equal[0]),
+        "plain_tokens_per_s": statistics.median(equal[1]),
+        "captured_to_plain": statistics.median(a / b for a, b in zip(*equal, strict=True)),
+        "unequal_tokens_per_s": statistics.median(unequal[0]),
+        "unequal_at_once_tokens_per_s": statistics.median(at_once[0]),
+        "unequal_plain_tokens_per_s": statistics.median(unequal[1]),
+        "equal_to_unequal": statistics.median(equal[0]) / statistics.median(unequal[0]),
     }
+
+
+def rates(shape: Shape, rounds: int, policies: Sequence[LocalPolicy], *, unequal: bool = False) -> list[list[float]]:
+    """Sampled tokens per second of each policy in paired rounds, without a first one that warms up, and captures most
+    sizes."""
+    found: list[list[float]] = [[] for _ in policies]
+    for number in range(rounds + 1):
+        for policy, own in zip(policies, found, strict=True):
+            clock = Phases()
+            played = clock.time("sample", lambda: asyncio.run(play(policy, shape, number, unequal=unequal)))  # noqa: B023
+            own.append(sum(int(one.said.sum()) for one in played) / clock.seconds["sample"])
+    return [own[1:] for own in found]
 
 
 class Phases:

@@ -34,7 +34,7 @@ from turngate.report.episodes import write_episodes
 from turngate.store.folder import RunFolder
 
 EXAMPLES = Path(__file__).parent.parent
-TITLES = {"sql": "Questions about databases", "tool_use": "Serving a desk", "search": "Questions about documents"}
+TITLES = {"sql": "Questions about databases", "tool_use": "Serving a desk", "search": "Questions about documents", "real_model": "Taking what a list names"}
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -19,7 +19,7 @@ from turngate.run.doctor.needed_memory import (
     needed_memory,
     size_of,
 )
-from turngate.trainer.learner import Lora
+from turngate.trainer.learner import Lora, logits_at_once
 from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch
@@ -33,7 +33,8 @@ ROUGH = 0.5
 
 def use(**changes):
     settings = {"trained": 1, "copies": 0, "learner_bytes": 4, "sampler_bytes": 4, "concurrency": 3, "caches": 1}
-    return MemoryUse(**{**settings, "context": LENGTH, "pass_tokens": TOKENS, "said": TOKENS - ROWS, **changes})
+    settings |= {"context": LENGTH, "pass_tokens": TOKENS, "said": TOKENS - ROWS, "logits": logits_at_once("cpu")}
+    return MemoryUse(**settings | changes)
 
 
 def batch():

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from os.path import expanduser
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -130,6 +131,11 @@ class Config(Section):
     rounds: int = Field(1, ge=1)
     """How often the stages are gone through, for instance to collect and imitate again and again. It can be raised when
     a run goes on."""
+
+    @field_validator("model")
+    @classmethod
+    def _in_the_home_folder(cls, model: str | TinyModel) -> str | TinyModel:
+        return expanduser(model) if isinstance(model, str) else model
 
     @field_validator("name")
     @classmethod

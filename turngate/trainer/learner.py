@@ -44,6 +44,10 @@ PER_PASS = {"cpu": 4096}
 the SQL demo computes is padding, with 4,096 it is 12 %, and the matrices are still large enough to keep a CPU busy."""
 PER_PASS_ELSEWHERE = 16_384
 """The same on accelerators, which need larger matrices."""
+LOGITS = {"cpu": 2**24}
+"""Most logits that exist at once, by device; fewer are computed as one matrix, which the backward pass reads again."""
+LOGITS_ELSEWHERE = 2**27
+"""The same on accelerators, for which 2^24 logits, 110 tokens of a vocabulary of 152,000, are a small matrix."""
 NO_CRITIC = "trains no critic; choose a credit rule without one"
 TOLERANCES = {"float32": 1e-4, "bfloat16": 1.0}
 """Default of ``learner.tolerance``, in nats, by the coarser precision of sampler and learner. In bfloat16 the sampler's
@@ -141,6 +145,11 @@ class Critic:
 def tokens_of_a_pass(setting: TokensPerPass, device: str) -> int:
     """What ``learner.tokens_per_pass`` means on a kind of device, such as "cpu"."""
     return PER_PASS.get(device, PER_PASS_ELSEWHERE) if setting == "auto" else setting
+
+
+def logits_at_once(device: str) -> int:
+    """Most logits that exist at once on a kind of device, such as "cuda"."""
+    return LOGITS.get(device, LOGITS_ELSEWHERE)
 
 
 def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Measuring | None) -> dict[str, FloatArray]:

@@ -18,7 +18,7 @@ from tests.helpers.rounding import PASS, assert_alike, assert_logprobs, pass_tol
 from tests.helpers.tapes import Tape, Tapes
 from turngate.agents.policies import fast_cpu as lean
 from turngate.agents.policies.cuda_graphs import Bucket, FixedWork, decode_step
-from turngate.agents.policies.fast_cpu import LeanForward, LeanStep, _calls_of, captured_of, forward_of, is_lean
+from turngate.agents.policies.fast_cpu import LeanForward, LeanStep, captured_of, forward_of, is_lean
 from turngate.agents.policies.forward import Feed, HubForward, _alike
 from turngate.agents.policies.kv_cache import SlotCache
 
@@ -167,7 +167,8 @@ def test_positions_beyond_the_first_capacity_are_rotated_rightly():
 
 def calls_of(rows, n_new, columns):
     """As lists: the rows, who asks (padding asks as token 0) and how many columns each query sees; the answers."""
-    calls, answers = _calls_of(np.array(rows), np.array(n_new), np.array(columns))
+    model = built("qwen3")
+    calls, answers = LeanForward(model, cache_for(model))._calls(*map(np.array, (rows, n_new, columns)))
     return [(call.rows, call.asked, (call.mask == 0).sum(-1).flatten().tolist()) for call in calls], answers
 
 

@@ -9,10 +9,12 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.helpers import models
 from tests.helpers.rounding import GRADIENT, assert_alike, tolerance
 from tests.trainer.torch import test_packing as trees
+from turngate.trainer.learner import logits_at_once
 from turngate.trainer.loss.tokens import Needs
-from turngate.trainer.torch.prediction import LOGITS, TokenPredictor, fused_prediction
+from turngate.trainer.torch.prediction import TokenPredictor, fused_prediction
 from turngate.types import Sampling
 
+LOGITS = logits_at_once("cpu")
 ONE_PRODUCT = tolerance(depth=6, terms=500)
 """A product, its softmax over at most 500 entries, what is read of them, and back."""
 COLUMNS = ("logprob", "entropy", "plain_logprob", "nucleus_entropy", "candidate_logprob")

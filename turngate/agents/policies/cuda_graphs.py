@@ -45,7 +45,10 @@ _CAPTURING = threading.Lock()
 
 
 class StaticStep(Protocol):
-    """The computation of a decode step, without the host."""
+    """The computation of a decode step, without the host; called, that of any pass."""
+
+    def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
+        """See ``Forward``."""
 
     def states(self, rows: Sequence[int], ids: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Tensor:
         """See ``HubForward.states``, for rows that follow each other and one token of each."""
@@ -64,13 +67,17 @@ def bucket_of(n_rows: int, n_columns: int, slots: int) -> Bucket:
 
 
 class CapturedForward(Forward):
-    """Decode steps through what ``recorder`` makes of ``step``, everything else through ``HubForward``, which also is
-    the step if there is none.
+    """Decode steps through what ``recorder`` makes of ``step``, everything else through ``step`` as it is. Without one,
+    the plain pass of ``HubForward`` is the step.
 
-    In a pass of both, rows that feed one token are a captured step, the others a plain pass. The first step of each
-    bucket is also computed plainly. If the states differ by more than rounding, or the step cannot be recorded, that is
-    said in a warning and everything goes through the plain pass from then on. ``problem``: why, "" if it does not.
+    In a pass of both, rows that feed one token are a captured step, the others a pass beside it. That costs the host as
+    much as many steps, whatever is in it, so turns wait for each other (``patience``). The first step of each bucket
+    and the first pass beside one are also computed plainly. If the states differ by more than rounding, or the step
+    cannot be recorded, that is said in a warning and everything goes through the plain pass from then on. ``problem``:
+    why, "" if it does not.
     """
+
+    patience = 8
 
     def __init__(
         self,
@@ -85,7 +92,7 @@ class CapturedForward(Forward):
         self._new_recorder = recorder or CudaGraphs
         self._fed = torch.zeros(3 * cache.slots, dtype=torch.long, device=self._device)
         self._config, self._eps = model.config, torch.finfo(self._dtype).eps
-        self.problem = ""
+        self.problem, self._alike = "", self._body is self._plain
         self._forget()
 
     @property
@@ -94,15 +101,28 @@ class CapturedForward(Forward):
         return tuple(self._replays)
 
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
-        single = [feed for feed in feeds if len(feed.ids) == 1]
-        if self.problem or not single:
+        if self.problem:
             return self._plain(feeds)
-        if len(single) == len(feeds):
-            return self._step(single)
+        single = [feed for feed in feeds if len(feed.ids) == 1]
         longer = [feed for feed in feeds if len(feed.ids) > 1]
+        if not longer or not single:
+            return self._step(single) if single else self._beside(longer)
         last = {feed.row: state for feed, state in zip(single, self._step(single), strict=True)}
-        last.update({feed.row: state for feed, state in zip(longer, self._plain(longer), strict=True)})
+        last.update({feed.row: state for feed, state in zip(longer, self._beside(longer), strict=True)})
         return torch.stack([last[feed.row] for feed in feeds])
+
+    def _beside(self, feeds: Sequence[Feed]) -> torch.Tensor:
+        """Rows that are fed more than one token. The first time the plain pass comes last, as in ``_first``."""
+        states = self._body(feeds)
+        if self._alike:
+            return states
+        plain = self._plain(feeds)
+        widest = max(feed.end for feed in feeds)
+        difference = self._difference(states, plain, tokens=widest)
+        self._alike = difference == ""
+        if difference:
+            self._give_up(f"with prompts of up to {widest} columns {difference}")
+        return plain
 
     def _step(self, feeds: Sequence[Feed]) -> torch.Tensor:
         if self._cache.capacity != self._capacity:
@@ -150,14 +170,25 @@ class CapturedForward(Forward):
             why = _first_line(error)
         plain = self._plain(feeds)
         if states is not None:
-            apart = float(((states - plain).float().norm(dim=-1) / plain.float().norm(dim=-1)).max())
-            if apart <= agreement(pass_rounding(self._config, self._eps, tokens=bucket.width)):
+            difference = self._difference(states, plain, tokens=bucket.width)
+            if difference is None:
+                return plain
+            if not difference:
                 self._replays[bucket] = replay
-            elif not np.isnan(apart):  # weights that are no numbers say nothing of the step
-                why = f"with {bucket.rows} rows and {bucket.width} columns a state differs by {apart:.2g} of its norm"
+            else:
+                why = f"with {bucket.rows} rows and {bucket.width} columns {difference}"
         if why:
             self._give_up(why)
         return plain
+
+    def _difference(self, states: torch.Tensor, plain: torch.Tensor, *, tokens: int) -> str | None:
+        """How far states are from those of the plain pass; "" if by no more than rounding, None if that cannot be said:
+        weights that are no numbers say nothing of a step."""
+        apart = float(((states - plain).float().norm(dim=-1) / plain.float().norm(dim=-1)).max())
+        if np.isnan(apart):
+            return None
+        within = agreement(pass_rounding(self._config, self._eps, tokens=tokens))
+        return "" if apart <= within else f"a state differs by {apart:.2g} of its norm"
 
     def _give_up(self, why: str) -> None:
         self.problem = why

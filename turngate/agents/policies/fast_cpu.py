@@ -179,17 +179,49 @@ class LeanForward(Forward):
         ends = np.cumsum(n_new)
         columns = np.arange(ends[-1]) + np.repeat(starts - (ends - n_new), n_new)
         self._reach(int(columns.max()) + 1)
-        column = torch.as_tensor(columns)
-        calls, answers = _calls_of(rows, n_new, columns)
+        column = self._there(columns)
+        calls, answers = self._calls(rows, n_new, columns)
         return _Pass(
-            ids=torch.as_tensor(np.concatenate([feed.ids for feed in feeds]).astype(np.int64)),
-            places=self._cache.places(torch.as_tensor(np.repeat(rows, n_new)), column),
+            ids=self._there(np.concatenate([feed.ids for feed in feeds]).astype(np.int64)),
+            places=self._cache.places(self._there(np.repeat(rows, n_new)), column),
             cos=self._cos[column],
             sin=self._sin[column],
             calls=calls,
             answers=answers,
-            last=None if ends[-1] == len(feeds) else torch.as_tensor(ends - 1),
+            last=None if ends[-1] == len(feeds) else self._there(ends - 1),
         )
+
+    def _calls(self, rows: Any, n_new: Any, columns: Any) -> tuple[list[_Call], torch.Tensor | None]:
+        """The calls of attention for feeds of ``n_new`` tokens at ``rows``, whose tokens stand at ``columns``; and
+        where the result of each token is among theirs (see ``_Pass``)."""
+        ends = np.cumsum(n_new)
+        begins, widths = ends - n_new, columns[ends - 1] + 1
+        calls, answers, n_results = [], np.zeros(ends[-1], np.int64), 0
+        for feeds in _together(n_new, widths):
+            here, lengths, q, width = rows[feeds], n_new[feeds], int(n_new[feeds].max()), int(widths[feeds].max())
+            first, last = int(here[0]), int(here[-1]) + 1
+            viewed = (last - first) * q <= len(feeds) * (q + COPIED)
+            n_rows, row = (last - first, here - first) if viewed else (len(feeds), np.arange(len(feeds)))
+            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            tokens, places = np.repeat(begins[feeds], lengths) + within, np.repeat(row * q, lengths) + within
+            asked, reach = np.zeros((2, n_rows * q), np.int64)
+            asked[places], reach[places], answers[tokens] = tokens, columns[tokens], n_results + places
+            n_results += n_rows * q
+            unseen = torch.arange(width, device=self._device) > self._there(reach).view(n_rows, 1, q, 1)
+            mask = torch.zeros(unseen.shape, dtype=self._dtype, device=self._device)
+            calls.append(
+                _Call(
+                    rows=slice(first, last) if viewed else self._there(here),
+                    asked=slice(int(tokens[0]), int(tokens[-1]) + 1) if _counts_up(asked) else self._there(asked),
+                    mask=mask.masked_fill_(unseen, -torch.inf),
+                )
+            )
+        in_order = n_results == len(answers) and _counts_up(answers)
+        return calls, None if in_order else self._there(answers)
+
+    def _there(self, numbers: Any) -> torch.Tensor:
+        """Numbers of the host, where the model is."""
+        return torch.as_tensor(numbers, device=self._device)
 
     def _reach(self, n_positions: int) -> None:
         """Extend the rotation's tables, as the model computes them, to at least that many positions."""
@@ -282,34 +314,6 @@ class LeanStep(LeanForward):
 
 
 # --- who attends together ---------------------------------------------------------------------------------------------
-
-
-def _calls_of(rows: Any, n_new: Any, columns: Any) -> tuple[list[_Call], torch.Tensor | None]:
-    """The calls of attention for feeds of ``n_new`` tokens at ``rows``, whose tokens stand at ``columns``; and where
-    the result of each token is among theirs (see ``_Pass``)."""
-    ends = np.cumsum(n_new)
-    begins, widths = ends - n_new, columns[ends - 1] + 1
-    calls, answers, n_results = [], np.zeros(ends[-1], np.int64), 0
-    for feeds in _together(n_new, widths):
-        here, lengths, q, width = rows[feeds], n_new[feeds], int(n_new[feeds].max()), int(widths[feeds].max())
-        first, last = int(here[0]), int(here[-1]) + 1
-        viewed = (last - first) * q <= len(feeds) * (q + COPIED)
-        n_rows, row = (last - first, here - first) if viewed else (len(feeds), np.arange(len(feeds)))
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        tokens, places = np.repeat(begins[feeds], lengths) + within, np.repeat(row * q, lengths) + within
-        asked, reach = np.zeros((2, n_rows * q), np.int64)
-        asked[places], reach[places], answers[tokens] = tokens, columns[tokens], n_results + places
-        n_results += n_rows * q
-        seen = torch.arange(width) <= torch.as_tensor(reach).view(n_rows, 1, q, 1)
-        calls.append(
-            _Call(
-                rows=slice(first, last) if viewed else torch.as_tensor(here),
-                asked=slice(int(tokens[0]), int(tokens[-1]) + 1) if _counts_up(asked) else torch.as_tensor(asked),
-                mask=torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf),
-            )
-        )
-    in_order = n_results == len(answers) and _counts_up(answers)
-    return calls, None if in_order else torch.as_tensor(answers)
 
 
 def _together(n_new: Any, widths: Any) -> Iterator[Any]:

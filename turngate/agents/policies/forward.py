@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -58,6 +58,10 @@ class Feed:
 
 class Forward(ABC):
     """The model without its head."""
+
+    patience: ClassVar[int] = 0
+    """Decode steps for which a turn that begins may wait for others to begin with it, because a pass with prompts costs
+    about as much for one of them as for many."""
 
     def __init__(self, model: LanguageModel, cache: SlotCache) -> None:
         self._base, self._cache = model.base_model, cache

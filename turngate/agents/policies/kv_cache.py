@@ -62,10 +62,11 @@ class SlotCache:
         """Keys and values of some rows, the first ``width`` columns: [r, heads, width, dim]; views, for a slice."""
         return self._cut(self._stores[layer][:, :, :width][rows])
 
-    def copy(self, source: int, target: int, n_tokens: int) -> None:
-        """Row ``target`` starts with the first ``n_tokens`` of row ``source``."""
+    def copy(self, source: int, targets: int | Sequence[int], n_tokens: int) -> None:
+        """Row ``targets``, or each of them, starts with the first ``n_tokens`` of row ``source``."""
+        where = targets if isinstance(targets, int) else torch.as_tensor(targets, device=self._device)
         for store in self._stores:
-            store[target, :, :n_tokens] = store[source, :, :n_tokens]
+            store[where, :, :n_tokens] = store[source, :, :n_tokens]
 
     def copy_from(self, other: SlotCache, source: int, target: int, n_tokens: int) -> None:
         """Row ``target`` starts with the first ``n_tokens`` of row ``source`` of another cache of the same model."""

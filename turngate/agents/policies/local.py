@@ -31,6 +31,8 @@ from turngate.errors import OutOfMemory, PolicyError
 from turngate.types import Completion, EndedBy, IntArray, Request
 
 PREFILL_TOKENS = 16_384  # most tokens of one prefill pass: bounds its memory
+TOGETHER = 8
+"""Where turns wait for each other to begin: for one of this many rows that decode."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +87,7 @@ class LocalPolicy(PacedPolicy):
         self._rows: list[_CacheRow] = []
         self._memory: PrefixMemory | None = None
         self._waiting: list[_Job] = []
+        self._patience, self._waited = self._forward.patience, 0
 
     # --- the policy's interface ---------------------------------------------------------------------------------------
 
@@ -192,8 +195,10 @@ class LocalPolicy(PacedPolicy):
     @torch.inference_mode()
     def _step(self) -> None:
         """One token for every row that has a job; rows of new jobs are first fed the tokens that the cache lacks."""
-        fresh = [self._admit(job) for job in self._waiting]
-        self._waiting = []
+        fresh = list[int]()
+        if self._due():
+            fresh = [self._admit(job) for job in self._waiting]
+            self._waiting = []
         twins = self._twins(fresh)
         working = [index for index, row in enumerate(self._rows) if row.job]
         if not working:
@@ -201,14 +206,24 @@ class LocalPolicy(PacedPolicy):
         draws = self._draws(working)
         feeding = [index for index in working if index not in twins]
         hidden = torch.cat([self._forward(chunk) for chunk in self._chunks(feeding)])
-        for target, source in twins.items():
-            self._cache.copy(source, target, len(self._job(source).request.ids))
+        for source in dict.fromkeys(twins.values()):
+            targets = [index for index, first in twins.items() if first == source]
+            self._cache.copy(source, targets, len(self._job(source).request.ids))
         for index in fresh:
             self._rows[index].fed = self._job(index).request.ids
         if twins:
             place = {index: at for at, index in enumerate(feeding)}
             hidden = hidden[[place[twins.get(index, index)] for index in working]]
         self._book(working, *self._draw(draws, self._logits(hidden)))
+
+    def _due(self) -> bool:
+        """Whether the turns that wait begin now: where the pass is patient, if they are an eighth of those that decode,
+        or have waited long enough."""
+        decoding = sum(row.job is not None for row in self._rows)
+        self._waited = self._waited + 1 if self._waiting else 0
+        due = self._waited > self._patience or TOGETHER * len(self._waiting) >= decoding
+        self._waited *= not due
+        return due
 
     def _admit(self, job: _Job) -> int:
         """The row of the job's episode, cut back to what still agrees with the request's context."""

@@ -37,7 +37,7 @@ from turngate.run.environments import Environments
 from turngate.run.job import Job
 from turngate.run.start.examples import with_examples
 from turngate.tools.formats.base import THOUGHT
-from turngate.trainer.learner import tokens_of_a_pass
+from turngate.trainer.learner import logits_at_once, tokens_of_a_pass
 from turngate.types import Task
 
 captured = when_used("turngate.agents.policies.cuda_graphs")
@@ -226,6 +226,7 @@ def memory_use(
         context=context,
         pass_tokens=tokens,
         said=tokens * max(context - prompt, 1) // context,
+        logits=logits_at_once(device),
         adapters=None if lora is None else adapter_weights(model, lora),
         moment_bytes=2 if getattr(learner, "optimizer", "adamw") == "adamw_8bit" else 8,
         recomputes=getattr(learner, "checkpoint_activations", False),

@@ -21,8 +21,7 @@ CHUNK = 16_384
 """Most tokens of one prefill pass of the sampler."""
 LOGITS = 4
 """Float32 numbers that each trained token needs for each entry of the vocabulary: logits, their distribution, its
-entropy and the gradient. Only so many exist at once (``turngate.trainer.torch.prediction``)."""
-LOGITS_AT_ONCE = 2**24
+entropy and the gradient. Only so many exist at once (``turngate.trainer.learner.logits_at_once``)."""
 DRAWS = 5
 """The same for each token that is sampled."""
 
@@ -51,7 +50,7 @@ class MemoryUse:
     updated, the policy among them; ``adapters``: how many weights the policy learns, if not all of its own;
     ``moment_bytes``: of the optimizer, for each of them; ``recomputes``: activations, in the backward pass;
     ``learner_bytes`` and ``sampler_bytes``: of a number in their passes; ``said``: most
-    tokens of a pass that the policy wrote."""
+    tokens of a pass that the policy wrote; ``logits``: most that exist at once."""
 
     trained: int
     copies: int
@@ -62,6 +61,7 @@ class MemoryUse:
     context: int
     pass_tokens: int
     said: int
+    logits: int
     adapters: int | None = None
     moment_bytes: int = 2 * FLOAT
     recomputes: bool = False
@@ -107,7 +107,7 @@ def needed_memory(size: ModelSize, use: MemoryUse) -> dict[str, int]:
     alone, is the most that is needed at once (``most_at_once``)."""
     models = size.weights * use.trained
     learned = models if use.adapters is None else models - size.weights + use.adapters
-    logits = min(size.vocabulary * use.said, LOGITS_AT_ONCE)
+    logits = min(size.vocabulary * use.said, use.logits)
     rounded = size.weights * use.learner_bytes if use.learner_bytes < FLOAT else 0
     return {
         "weights": FLOAT * (size.weights * (1 + use.copies) + max(models - size.weights, 0) + (use.adapters or 0)),

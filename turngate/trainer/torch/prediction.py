@@ -19,12 +19,10 @@ from torch.utils.checkpoint import checkpoint
 
 from turngate.agents.policies.forward import capped
 from turngate.agents.policies.truncation import truncated_log_softmax
+from turngate.trainer.learner import logits_at_once
 from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
 from turngate.trainer.loss.tokens import Needs
 from turngate.types import Sampling
-
-LOGITS = 2**24
-"""Most logits that exist at once; fewer are computed as one matrix, which the backward pass reads again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +47,19 @@ class Predicted:
 
 
 class TokenPredictor:
-    """Measures tokens under the distribution ``sampling``, with at most ``most`` logits at once; products with ``head``
-    are computed in bfloat16 if ``bf16``. ``cap``: see ``logit_cap``."""
+    """Measures tokens under the distribution ``sampling``; products with ``head`` are computed in bfloat16 if ``bf16``.
+
+    ``most``: logits at once; None: as many as suit the device (``logits_at_once``). ``cap``: see ``logit_cap``.
+    """
 
     def __init__(
-        self, head: torch.nn.Module, sampling: Sampling, *, bf16: bool, cap: float | None = None, most: int = LOGITS
+        self,
+        head: torch.nn.Module,
+        sampling: Sampling,
+        *,
+        bf16: bool,
+        cap: float | None = None,
+        most: int | None = None,
     ) -> None:
         self.head, self.sampling, self._bf16, self._cap, self._most = head, sampling, bf16, cap, most
 
@@ -61,9 +67,10 @@ class TokenPredictor:
         """Of the tokens ``chosen``, int64 [P], which follow ``states``, [P, width]."""
         weight: Any = self.head.weight
         n, vocabulary = len(states), weight.shape[0]
-        if n * vocabulary <= self._most:
+        most = self._most or logits_at_once(states.device.type)
+        if n * vocabulary <= most:
             return _predicted(*self._measure(states, chosen, needs))
-        at_once = max(1, self._most // vocabulary)
+        at_once = max(1, most // vocabulary)
         plain = not (self._cap or self.sampling.truncates or needs.nucleus is not None or needs.candidates)
         if plain and type(self.head) is torch.nn.Linear:  # another head may compute its weights when it is called
             dtype = torch.bfloat16 if self._bf16 else weight.dtype
