@@ -275,6 +275,12 @@ def test_the_settings_of_a_credit_rule_are_its_arguments_and_its_docstring_names
     assert [argument for argument in arguments if argument not in text and as_symbol(argument) not in text] == []
 
 
+def test_a_model_may_be_named_by_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse({"model": "~/models/small"}).model == str(tmp_path / "models/small")
+    assert parse({"model": "Qwen/Qwen3-0.6B"}).model == "Qwen/Qwen3-0.6B"
+
+
 def test_defaults_are_valid():
     config = parse(WARM)
     assert config.folder == Path("runs")

@@ -88,9 +88,12 @@ class Log:
 
 
 class Forget:
-    """Stands where a store would: episodes are not kept."""
+    """Stands where a store would: nothing is kept."""
 
     def write(self, step: int, scored: Sequence[ScoredGroup]) -> None:
+        """Nothing."""
+
+    def write_credit(self, step: int, found: object) -> None:
         """Nothing."""
 
 

@@ -1,14 +1,17 @@
 """A tiny model imitates few demonstrations, then learns from reward alone; beside it are negative controls and models
 that imitate more demonstrations:
 
-    python -m examples.learning_study {sql,tool_use,search} [--settings FILE] [--seeds 3] [--updates N] [--jobs 2]
-                                      [--kinds training 400 …] [--out runs/learning_study] [--results docs]
+    python -m examples.learning_study {sql,tool_use,search,real_model} [--settings FILE] [--seeds 3] [--updates N]
+                                [--jobs 2] [--kinds training 400 …] [--out runs/learning_study] [--results docs]
 
 sql answers questions about databases (examples/sql_demo.toml), tool_use serves a desk of ``turngate/ToolUse-v1``
 (examples/tool_use_demo.toml), search answers questions from documents in ``turngate/Search-v1``
 (examples/search_demo.toml). Training begins with the supervised model, whose passes go on until validation stops
 improving; a control begins with the same model and runs as long. A supervised baseline imitates more demonstrations by
 the same recipe.
+
+real_model begins with a pretrained model that sees three solved tasks, without training on any
+(examples/real_model_demo.toml; docs/real_models.md).
 
 Runs go to ``--out``; a run that is complete is not run again, and ``turngate report`` reads each. Into ``--results`` go
 data/NAME.csv, data/NAME_episodes.csv (every evaluated episode) and figures/NAME.png, and the table into a NAME.md that
@@ -34,7 +37,12 @@ from turngate.report.episodes import write_episodes
 from turngate.store.folder import RunFolder
 
 EXAMPLES = Path(__file__).parent.parent
-TITLES = {"sql": "Questions about databases", "tool_use": "Serving a desk", "search": "Questions about documents", "real_model": "Taking what a list names"}
+TITLES = {
+    "sql": "Questions about databases",
+    "tool_use": "Serving a desk",
+    "search": "Questions about documents",
+    "real_model": "Taking what a list names",
+}
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:

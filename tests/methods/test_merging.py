@@ -45,6 +45,8 @@ def test_parts_that_contradict_each_other_are_refused_with_both_names() -> None:
     ):
         parse({**BASE, "method": "gigpo", "credit": "rloo"})
     assert parse({**BASE, "method": "gigpo", "credit": "gigpo"}).credit.type == "gigpo"
+    in_file = {**BASE, "credit": {"type": "rloo"}}
+    assert parse_with(in_file, ["--method=gigpo", "--credit=gigpo"]).credit.type == "gigpo"  # as the message says
     with pytest.raises(ConfigError, match="has stages of its own, and so has the config"):
         parse({**BASE, "method": "star", "stages": [{"name": "mine"}]})
     with pytest.raises(ConfigError, match=r"has train.filters = \[\"balanced\"\], and the config sets it to \[\]"):

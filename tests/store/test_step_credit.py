@@ -58,6 +58,8 @@ def test_it_is_a_table_for_other_programs_and_a_damaged_file_is_named(tmp_path):
     table = feather.read_table(tmp_path / "credit.feather")
     assert table.to_pydict() == {"trajectory_id": ["a"], "advantage_N": [[0.5, -0.5]], "value_N": [[0.5, -0.5]]}
     assert read_credit(tmp_path / "none") == {}
+    write_credit(tmp_path, {})  # the step was redone, and learned from none
+    assert read_credit(tmp_path) == {}
     (tmp_path / "credit.feather").write_bytes(b"half")
     with pytest.raises(StoreError, match=r"credit\.feather cannot be read as credit"):
         read_credit(tmp_path)

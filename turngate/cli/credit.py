@@ -107,9 +107,10 @@ def credit_again(
     measured = recorded_columns([credits[name] for name in taught]) if is_recorded else {}
     rule, own = CreditRule.named(method, settings, measured), recorded.rule
     if own is None and not is_recorded:
+        lacks = " and that this run did not record" if taught else f", and step {at} learned from no episode"
         raise ConfigError(
-            f"the run's own credit rule '{recorded.name}' reads values that only training measures and that this run "
-            "did not record, so it cannot be compared with another"
+            f"the run's own credit rule '{recorded.name}' reads values that only training measures{lacks}, so it "
+            "cannot be compared with another; try another --step"
         )
     by_record = own is None or bool(rule.reads(measured, branching=True) & measured.keys())
     if by_record:  # what training measured is known of the episodes that it learned from

@@ -27,6 +27,7 @@ from turngate.envs.registry import load_plugins
 from turngate.errors import ConfigError, DataError, UserError
 from turngate.jsonl import read_json, toml_of
 from turngate.judges.examiners.base import Examiner
+from turngate.methods.overlay import PART_KEYS
 from turngate.parts import TRUST, Part, UntrustedCode, import_module, importing_nothing
 from turngate.problems import one_line
 from turngate.sinks import ConsoleLines, SinkPart
@@ -362,10 +363,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 def parse_with(data: dict[str, object], overrides: Sequence[str]) -> Config:
     """``parse`` after each ``--section.key=value`` is set in ``data``: first the method, whose settings the others can
-    change."""
+    change. A part that is replaced as a whole contradicts no method."""
     chosen = [override for override in overrides if override.startswith(f"--{KEY}=")]
     for override in chosen:
         _apply(data, override)
+    for key in PART_KEYS & {override.removeprefix("--").partition("=")[0] for override in overrides}:
+        data.pop(key, None)
     data = with_names(data)
     for override in overrides:
         if override not in chosen:

@@ -45,12 +45,14 @@ class EpisodeCredit:
 
 
 def write_credit(folder: Path, found: Mapping[str, EpisodeCredit]) -> None:
-    """Write the credit of the episodes of a step, by their ids, into the step's folder, in place of what is there.
-    Nothing is written where it learned from none.
+    """Write the credit of the episodes of a step, by their ids, into the step's folder, in place of what is there: no
+    file where it learned from none.
 
     Raises WriteError if the disk is full or read-only.
     """
     if not found:
+        with writing(folder / NAME):
+            (folder / NAME).unlink(missing_ok=True)
         return
     rows = list(found.values())
     columns = {"trajectory_id": pa.array(list(found), pa.string())}

@@ -385,6 +385,54 @@ def test_an_engine_samples_the_same_with_captured_steps(temperature, step, warne
     assert warned() == []
 
 
+def test_turns_wait_for_each_other_beside_captured_steps_and_say_the_same():
+    """Episodes whose turns end at different times, without waiting and with it."""
+    passes = {}
+
+    class Counted(CapturedForward):
+        def _beside(self, feeds):
+            passes[self.patience].append(len(feeds))
+            return super()._beside(feeds)
+
+    said = {}
+    for patience in (0, 8):
+        passes[patience] = []
+        forward = type("Patient", (Counted,), {"patience": patience})
+        policy = LocalPolicy(
+            models.model(),
+            models.chat(),
+            concurrency=24,
+            forward=lambda model, cache, forward=forward: forward(model, cache, Tapes()),
+        )
+        said[patience] = [one.ids().tolist() for one in models.play(policy, n_tasks=8, siblings=3)]
+    assert said[8] == said[0]
+    assert sum(passes[8]) == sum(passes[0])
+    assert len(passes[8]) < len(passes[0])
+
+
+@pytest.mark.parametrize("by", [1.0, 1.5])
+def test_a_pass_beside_captured_steps_is_compared_once_with_the_modules(by, warned):
+    model, calls = models.model(), []
+
+    class Scaled(LeanStep):
+        def __call__(self, feeds):
+            calls.append(len(feeds))
+            return super().__call__(feeds) * by
+
+    cache = SlotCache(model.config, SLOTS, device=CPU, dtype=torch.float32)
+    forward = CapturedForward(model, cache, Tapes(), Scaled(model, cache))
+    plain = HubForward(model, SlotCache(model.config, SLOTS, device=CPU, dtype=torch.float32))
+    with torch.inference_mode():
+        for start in (0, 20, 40):
+            feeds = [Feed(row, start, np.arange(3, 23, dtype=np.int32) + row) for row in range(3)]
+            assert_alike(forward(feeds), plain(feeds), pass_tolerance(model, tokens=60))
+    wrong = by != 1
+    assert len(calls) == (1 if wrong else 3)
+    assert ["with prompts of up to 20 columns a state differs by 0.5 of its norm" in line for line in warned()] == (
+        [True] if wrong else []
+    )
+
+
 def test_what_is_published_is_sampled_from_without_recording_anew():
     tapes, other = Tapes(), models.model(9)
     policy, before = played(lambda model, cache: CapturedForward(model, cache, tapes))
