@@ -404,7 +404,9 @@ def test_turns_wait_for_each_other_beside_captured_steps_and_say_the_same():
             concurrency=24,
             forward=lambda model, cache, forward=forward: forward(model, cache, Tapes()),
         )
-        said[patience] = [one.ids().tolist() for one in models.play(policy, n_tasks=8, siblings=3)]
+        limits = TokenLimits(turn_tokens=40, context=1000)
+        episodes = models.play(policy, n_tasks=8, siblings=3, make_env=models.LockEnv, limits=limits)
+        said[patience] = [one.ids().tolist() for one in episodes]
     assert said[8] == said[0]
     assert sum(passes[8]) == sum(passes[0])
     assert len(passes[8]) < len(passes[0])
