@@ -281,6 +281,14 @@ def test_a_model_may_be_named_by_the_home_folder(monkeypatch, tmp_path):
     assert parse({"model": "Qwen/Qwen3-0.6B"}).model == "Qwen/Qwen3-0.6B"
 
 
+def test_adapters_have_a_learning_rate_of_their_own():
+    assert parse(WARM).learner.lr == 1e-5
+    config = parse({**WARM, "learner": {"lora": {}}})
+    assert config.learner.lr == 2e-4
+    assert parse(config.model_dump()) == config
+    assert parse({**WARM, "learner": {"lora": {}, "lr": 1e-3}}).learner.lr == 1e-3
+
+
 def test_defaults_are_valid():
     config = parse(WARM)
     assert config.folder == Path("runs")

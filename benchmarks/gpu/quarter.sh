@@ -2,7 +2,8 @@
 # What a GPU can show of turngate in ten minutes at most: sh benchmarks/gpu/quarter.sh [--small] FOLDER
 # A run of the lock with the default config, sampler and learner together in two sizes, and the ways of attention along
 # trees. Each part has its own time and its output in FOLDER, and a part that fails stops no other; the exit code is 1
-# then. --small is for a machine without a GPU, which gets ten times as long. PYTHON names the interpreter.
+# then. --small is for a machine without a GPU, which gets ten times as long. PYTHON names the interpreter, MODEL a
+# pretrained model for which examples/real_model_demo.toml is run, too, without its controls.
 set -u
 steps=5 size="--repeats 3" slow=1; small=
 [ "${1:-}" = --small ] && { steps=1 size="--small --width 32 --layers 1 --repeats 1" slow=10 small=1; shift; }
@@ -29,4 +30,6 @@ part lock 120 -m turngate train "$out/lock.toml"
 part tiny 60 -m benchmarks.gpu.one_gpu --shape tiny --updates 1 --out "$out/tiny.json"
 [ "$small" ] || part 0.6b 180 -m benchmarks.gpu.one_gpu --shape 0.6b --updates 2 --out "$out/0.6b.json"
 part packing 240 -m benchmarks.packing $size --out "$out/packing.json"
+[ "${MODEL:-}" ] && part real_model 240 -m turngate train examples/real_model_demo.toml "--model=$MODEL" \
+    "--controls=[]" "--folder=$out/runs"
 exit $failed

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -56,6 +56,11 @@ tokens differed by up to 0.7."""
 MAX_KL = 2.0
 """Default of ``learner.max_kl``, in nats per token. For scale: PPO stops an update at 0.01 to 0.05, and a policy that
 forgot everything has moved by more than 5 (a uniform one has the logarithm of the vocabulary)."""
+
+
+ADAPTER_LR = 2e-4
+"""Default of ``learner.lr`` with adapters. A model of 135 million weights learned with it (docs/real_models.md); ten
+times the rate of all weights is usual (https://thinkingmachines.ai/blog/lora)."""
 
 
 class Measuring(Protocol):
@@ -195,7 +200,8 @@ class LearnerPart(Part):
     has_critic: ClassVar[bool] = True
     """Whether it can train a value head."""
     lr: float = Field(1e-5, gt=0)
-    """Learning rate of reinforcement learning; lower it if a run stops because learner.max_kl was exceeded."""
+    """Learning rate of reinforcement learning; lower it if a run stops because learner.max_kl was exceeded. Left out
+    where adapters are trained (learner.lora): 2e-4."""
     tolerance: float | None = Field(None, gt=0)
     """Largest difference, in nats, between the sampler's and the learner's log-probability of a token; a larger one
     stops the run, because they then hold different models. So does a mean over all tokens but the worst that is above
@@ -274,6 +280,12 @@ class TorchLearnerPart(LearnerPart):
     lora: Lora | None = None
     """Left out: every weight is trained. A warm start always trains every weight; adapters are then added to its
     model. The sampler gets the model with the adapters added, and so does RUN/model."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rate_of_adapters(cls, data: Any) -> Any:
+        adapted = isinstance(data, Mapping) and data.get("lora") is not None
+        return {"lr": ADAPTER_LR, **data} if adapted else data
 
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None

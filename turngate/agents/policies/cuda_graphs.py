@@ -48,7 +48,7 @@ class StaticStep(Protocol):
     """The computation of a decode step, without the host; called, that of any pass."""
 
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
-        """See ``Forward``."""
+        """The state after the last token of each feed, as a ``Forward`` computes it."""
 
     def states(self, rows: Sequence[int], ids: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Tensor:
         """See ``HubForward.states``, for rows that follow each other and one token of each."""
