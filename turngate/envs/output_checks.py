@@ -65,11 +65,11 @@ def observation(handed: object, note: Note, *, most: int) -> Observation:
 
 def evidence(handed: object, note: Note) -> tuple[Evidence, ...]:
     """The facts, each with a name and a value that JSON can represent. Raises Unfit."""
-    if type(handed) is tuple and _are_plain(handed):
-        return handed
     if not isinstance(handed, Iterable) or isinstance(handed, str | bytes | Mapping):
         raise Unfit(f"the evidence is {_shown(handed)}; it must be a tuple of Evidence")
     facts = handed if isinstance(handed, tuple) else tuple(handed)
+    if type(facts) is tuple and _are_plain(facts):
+        return facts
     checked = tuple([_fact(fact, note) for fact in facts])
     same = all(one is other for one, other in zip(facts, checked, strict=True))
     return facts if same else checked
@@ -118,11 +118,23 @@ def _are_plain(facts: tuple[object, ...]) -> bool:
             return False
         if fact.by not in _BY or (fact.turn is not None and type(fact.turn) is not int):
             return False
-        value = fact.value
-        if type(value) is int:
-            if value.bit_length() > BITS:
+    return _are_plain_values([fact.value for fact in facts], DEPTH)  # type: ignore[attr-defined]
+
+
+def _are_plain_values(values: Iterable[object], depth: int) -> bool:
+    """Whether values are Python's own that JSON has, of ASCII text and short numbers, lists of these included."""
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if not value.isascii():  # type: ignore[attr-defined]
                 return False
-        elif type(value) not in _SHORT and (type(value) is not str or not value.isascii()):
+        elif kind is int:
+            if value.bit_length() > BITS:  # type: ignore[attr-defined]
+                return False
+        elif kind is list:
+            if not depth or not _are_plain_values(value, depth - 1):  # type: ignore[arg-type]
+                return False
+        elif kind not in _SHORT:
             return False
     return True
 

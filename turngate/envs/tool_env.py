@@ -231,7 +231,14 @@ class ToolEnv(TurnEnv):
 
 
 def _key_of(call: ToolCall) -> str:
-    spelled = json.dumps([call.name, dict(call.arguments)], sort_keys=True)
+    items = tuple(sorted(call.arguments.items()))
+    is_text = all(type(value) is str for _, value in items)  # 1 equals True, but is spelled otherwise
+    return _spelled_key(call.name, items) if is_text else _spelled_key.__wrapped__(call.name, items)
+
+
+@lru_cache(maxsize=4096)
+def _spelled_key(name: str, items: tuple[tuple[str, object], ...]) -> str:
+    spelled = json.dumps([name, dict(items)], sort_keys=True)
     return hashlib.blake2b(spelled.encode(), digest_size=8).hexdigest()
 
 

@@ -44,7 +44,7 @@ def convert_arguments(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict
             raise BadArguments(f"{tool.name} has no argument '{name}'; write: {tool.usage}")
         if value is None and not parameter.required:
             continue  # models write null for an argument that they leave out
-        if odd := next(_unwieldy(value), ""):
+        if type(value) is not str and (odd := next(_unwieldy(value), "")):
             raise BadArguments(f"argument '{name}' of {tool.name} holds {odd}; write: {tool.usage}")
         found[name], converted = _value(tool, parameter, value)
         if type(found[name]) is not str and (odd := next(_unwieldy(found[name]), "")):  # such as "NaN", a text

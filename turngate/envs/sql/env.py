@@ -8,7 +8,7 @@ agent never touches, so no action of the agent can change the rows that its answ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from turngate.envs.base import ANSWER_CHARS, Outcome, TurnSpec
 from turngate.envs.cache import Cache
@@ -136,7 +136,7 @@ class SqlEnv(ToolEnv):
             raise AgentFault("a query needs more memory than there is") from error
         written = "" if action.cut_off else storable(action.text, ANSWER_CHARS)
         reply = Evidence(name="reply", value=written, turn=self.turn)
-        return replace(outcome, evidence=(*outcome.evidence, reply))
+        return Outcome(observation=outcome.observation, evidence=(*outcome.evidence, reply), done=outcome.done)
 
     def state(self) -> str:
         """Database, tables seen, last result and last text."""

@@ -28,12 +28,15 @@ def recorded_rows(rows: Sequence[Row]) -> JSON:
     """Rows as JSON: bytes as ``x'…'`` in hex, numbers that are not finite as text; None for too many cells."""
     if sum(map(len, rows)) > MOST_CELLS:
         return None
-    return [[_recorded(cell) for cell in row] for row in rows]
+    return [[cell if type(cell) in _AS_IT_IS else _recorded(cell) for cell in row] for row in rows]
+
+
+_AS_IT_IS = frozenset({int, type(None)})
 
 
 def _recorded(cell: Cell) -> JSON:
     if isinstance(cell, bytes):
         return storable(f"x'{cell.hex()}'", CELL_CHARS)
     if isinstance(cell, str):
-        return storable(cell, CELL_CHARS)
+        return cell if len(cell) <= CELL_CHARS and cell.isascii() else storable(cell, CELL_CHARS)
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
