@@ -12,7 +12,8 @@ For each layer, with RMS(x) = x / √(mean x² + ε):
 
 Weights are read where the model keeps them, so published weights are seen at once. Everything else (other
 architectures, other precisions, accelerators) goes through ``HubForward``, or on a GPU through ``CapturedForward``, to
-which ``LeanStep`` is given for these architectures: the same layers for decode steps, in any precision.
+which ``LeanStep`` is given for these architectures: the same layers in any precision, for decode steps in fixed memory
+and for the passes beside them.
 """
 
 from __future__ import annotations
