@@ -3,6 +3,7 @@
 import base64
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,7 @@ def test_a_run_shows_them_too_says_how_tools_are_called_once_and_refuses_to_go_o
     assert run("train", table) == 0
     out = capsys.readouterr().out
     assert out.count("tools are listed by the chat template, called in hermes tool format") == 1
+    assert re.search(r"trained: all [\d,]+ weights, lr [\de.-]+; learner\.lora = \{\} trains adapters", out)
     shown = contexts("runs/spoken", "train", 1)
     assert len(shown) == 2
     assert all("Be brief." in one and "<think>\n\n</think>" in one for one in shown)

@@ -26,7 +26,7 @@ def test_the_tasks_are_those_that_the_module_writes_and_no_pair_of_items_is_in_b
     assert (len(train), len(heldout), train & heldout) == (49, 17, set())
 
 
-def test_the_config_trains_adapters_without_a_demonstration(tmp_path):
+def test_the_config_trains_adapters_without_a_demonstration(tmp_path, capsys):
     small = architectures.saved("qwen3", tmp_path / "small")
     changes = [f"--model={small}", f"--folder={tmp_path}", "--controls=[]", "--train.steps=1", "--eval.tasks=2"]
     changes += ["--train.tasks_per_step=2", "--train.group_size=2", "--policy.context=3000"]
@@ -34,6 +34,7 @@ def test_the_config_trains_adapters_without_a_demonstration(tmp_path):
     assert (config.warm_start, config.learner.lr) == (None, ADAPTER_LR)
     assert isinstance(config.learner, TorchLearnerPart)
     assert turngate("train", str(SETTINGS), *changes) == 0
+    assert "trained: adapters of rank 16, " in capsys.readouterr().out
     run = tmp_path / "real-model-demo"
     assert len(read_metrics(run / "metrics.jsonl")) == 1
     (first, *_) = Store(run).read(1, "train")

@@ -15,6 +15,7 @@ from rich.console import Console
 from turngate.agents.chat import Chat
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
+from turngate.agents.tiny import is_own
 from turngate.config.run_config import Config, dump, modules_of
 from turngate.config.stages import StageEnd
 from turngate.errors import ConfigError
@@ -22,6 +23,7 @@ from turngate.jsonl import cut_torn_line
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.assembly.assemble import assembled
+from turngate.run.assembly.learners import about_learner
 from turngate.run.assembly.models import be_deterministic, check_model, check_new_model, require_torch, save_model
 from turngate.run.assembly.recorded_runs import evaluated_too, recorded_of
 from turngate.run.best_step import STEPS_KEY, Keeping
@@ -148,6 +150,8 @@ class Job:
             self._say(chat.about_tools)
         if self.folder.owner is None and chat.about_history:
             self._say(chat.about_history)
+        if self.folder.owner is None and not is_own(chat.tokenizer) and config.train.steps:
+            self._say(about_learner(config, model))
         async with assembled(
             config,
             self.environments,

@@ -8,8 +8,9 @@ from turngate.agents.protocols import LanguageModel, Precision, Tokenizer
 from turngate.config.run_config import Config
 from turngate.errors import ConfigError
 from turngate.run.assembly.models import load_model
+from turngate.run.doctor.needed_memory import adapter_weights
 from turngate.trainer.checks import learner_output as learner_answers
-from turngate.trainer.learner import TOLERANCES, Learner, Measuring
+from turngate.trainer.learner import TOLERANCES, Learner, Lora, Measuring
 
 
 def learner_of(config: Config, model: LanguageModel) -> Learner:
@@ -77,6 +78,19 @@ def _precisions(config: Config, sampler: LanguageModel) -> tuple[str, str]:
     dtypes = weight.dtype, precision_of(config.learner.dtype, weight.device)
     sampled, learned = (str(one).removeprefix("torch.") for one in dtypes)
     return sampled, learned
+
+
+def about_learner(config: Config, model: LanguageModel) -> str:
+    """How much of a pretrained model is trained, and at which rate, in a line."""
+    weights = sum(weight.numel() for weight in model.parameters())
+    lora: Lora | None = getattr(config.learner, "lora", None)
+    if lora is not None:
+        adapters = adapter_weights(model, lora)
+        return (
+            f"trained: adapters of rank {lora.rank}, {adapters:,} beside {weights:,} weights, lr {config.learner.lr:g}"
+        )
+    instead = "; learner.lora = {} trains adapters, in less memory" if hasattr(config.learner, "lora") else ""
+    return f"trained: all {weights:,} weights, lr {config.learner.lr:g}{instead}"
 
 
 def reference_of(config: Config, model: LanguageModel) -> Measuring:
