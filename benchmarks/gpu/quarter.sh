@@ -1,12 +1,16 @@
 #!/bin/sh
-# What a GPU can show of turngate in ten minutes at most: sh benchmarks/gpu/quarter.sh [--small] FOLDER
-# A run of the lock with the default config, sampler and learner together in two sizes, and the ways of attention along
-# trees. Each part has its own time and its output in FOLDER, and a part that fails stops no other; the exit code is 1
-# then. --small is for a machine without a GPU, which gets ten times as long. PYTHON names the interpreter, MODEL a
-# pretrained model for which examples/real_model_demo.toml is run, too, without its controls.
+# What a GPU can show of turngate in a quarter of an hour: sh benchmarks/gpu/quarter.sh [--small] FOLDER
+# A run of the lock with the default config, with rollouts ahead of the learner, and killed and begun again; sampler and
+# learner together in two sizes; the ways of attention along trees. Each part has its own time and its output in FOLDER,
+# and a part that fails stops no other; the exit code is 1 then. --small is for a machine without a GPU, which gets ten
+# times as long. PYTHON names the interpreter, MODEL a pretrained model for which examples/real_model_demo.toml is run,
+# too, without its controls.
 set -u
-steps=5 size="--repeats 3" slow=1; small=
-[ "${1:-}" = --small ] && { steps=1 size="--small --width 32 --layers 1 --repeats 1" slow=10 small=1; shift; }
+small= size="--repeats 3" slow=1 killed_after=40
+if [ "${1:-}" = --small ]; then
+    shift
+    small=1 size="--small --width 32 --layers 1 --repeats 1" slow=10 killed_after=20
+fi
 out=${1:?name a folder for what is found}
 mkdir -p "$out" && [ ! -e "$out/lock.toml" ] || { echo "$out: name a folder without results" >&2; exit 2; }
 failed=0
@@ -23,10 +27,14 @@ folder = "$out/runs"
 env = {id = "turngate/Lock-v1"}
 policy = {turn_tokens = 8, context = 256, concurrency = 32}
 warm_start = {episodes = 48, epochs = 4, episodes_per_batch = 8, lr = 5e-3}
-train = {steps = $steps, tasks_per_step = 4, group_size = 8, filters = []}
+train = {steps = 5, tasks_per_step = 4, group_size = 8, filters = []}
 eval = {tasks = 4}
 TOML
 part lock 120 -m turngate train "$out/lock.toml"
+part ahead 60 -m turngate train "$out/lock.toml" --name=ahead --train.ahead=1
+timeout -s KILL $killed_after "${PYTHON:-python}" -m turngate train "$out/lock.toml" --name=killed --train.steps=60 \
+    >"$out/killed.txt" 2>&1
+part resumed 90 -m turngate train "$out/lock.toml" --name=killed --train.steps=60
 part tiny 60 -m benchmarks.gpu.one_gpu --shape tiny --updates 1 --out "$out/tiny.json"
 [ "$small" ] || part 0.6b 180 -m benchmarks.gpu.one_gpu --shape 0.6b --updates 2 --out "$out/0.6b.json"
 part packing 240 -m benchmarks.packing $size --out "$out/packing.json"
