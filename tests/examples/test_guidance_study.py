@@ -19,6 +19,7 @@ from examples.guidance_study.settings import (
     wrong_keys,
 )
 from tests.helpers.episodes_csv import rates_of_episodes
+from tests.helpers.smaller import smaller
 from turngate.envs.lock import LockTasks, colours_of, key_of
 from turngate.run.environments import Environments
 from turngate.store.folder import RunFolder
@@ -26,20 +27,14 @@ from turngate.trainer.guidance.base import Helpers
 from turngate.types import Ending, Evidence, Trajectory
 
 LOCK, SQL = ENVIRONMENTS["lock"].settings, ENVIRONMENTS["sql"].settings
-TINY = (
-    LOCK.read_text()
-    .replace("layers = 2\nwidth = 64\nheads = 4", "layers = 1\nwidth = 32\nheads = 2")
-    .replace("epochs = 12", "epochs = 1")
-    .replace("tasks_per_step = 4\ngroup_size = 8", "tasks_per_step = 1\ngroup_size = 4")
-    .replace("tasks = 50", "tasks = 2")
-)
-TINY_SQL = (
-    SQL.read_text()
-    .replace("layers = 2\nwidth = 128", "layers = 1\nwidth = 32")
-    .replace("epochs = 20", "epochs = 2")
-    .replace("[warm_start.validation]\ntasks = 100\nevery = 2\n", "")
-    .replace("tasks_per_step = 16\ngroup_size = 8", "tasks_per_step = 1\ngroup_size = 4")
-    .replace("tasks = 200", "tasks = 2")
+SMALL_GROUPS = {"train.tasks_per_step": 1, "train.group_size": 4, "eval.tasks": 2}
+TINY = smaller(LOCK, {"model.layers": 1, "model.width": 32, "model.heads": 2, "warm_start.epochs": 1, **SMALL_GROUPS})
+TINY_SQL = smaller(
+    SQL,
+    {
+        **{"model.layers": 1, "model.width": 32, "warm_start.epochs": 2, "warm_start.validation": None},
+        **SMALL_GROUPS,
+    },
 )
 
 

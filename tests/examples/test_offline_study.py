@@ -13,20 +13,19 @@ from examples.offline_study.report import TITLES, Run, difference
 from examples.offline_study.settings import ENVIRONMENTS, OFFLINE, ON_TOP, ONLINE, START, STORE, Wanted, config_of
 from examples.offline_study.training import best_arm
 from tests.helpers.episodes_csv import rates_of_episodes
+from tests.helpers.smaller import smaller
 from turngate.envs.lock import COLOURS, LockTasks, colours_of, key_of
 from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.trainer.evaluation.evaluate import Evaluation
 from turngate.trainer.evaluation.validation_steps import TriedStep, TriedSteps, write_steps
 
-TINY = (
-    ENVIRONMENTS["lock"]
-    .settings.read_text()
-    .replace("max_turns = 6", "max_turns = 3")
-    .replace("dials = 6", "dials = 2")
-    .replace("layers = 2", "layers = 1")
-    .replace("tasks_per_step = 8\ngroup_size = 8", "tasks_per_step = 4\ngroup_size = 8")
-    .replace("tasks = 200", "tasks = 4")
+TINY = smaller(
+    ENVIRONMENTS["lock"].settings,
+    {
+        **{"env.kwargs.max_turns": 3, "env.tasks.dials": 2, "model.layers": 1},
+        **{"train.tasks_per_step": 4, "eval.tasks": 4},
+    },
 )
 
 
