@@ -20,6 +20,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def vocabulary() -> list[str]:
     return list(found)
 
 
+@cache
 def phrases() -> list[str]:
     """``PHRASES`` made phrases of ``PHRASE_WORDS`` words, drawn by Zipf's law."""
     words = vocabulary()
