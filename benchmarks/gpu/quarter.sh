@@ -34,6 +34,7 @@ part lock 120 -m turngate train "$out/lock.toml"
 part ahead 60 -m turngate train "$out/lock.toml" --name=ahead --train.ahead=1
 timeout -s KILL $killed_after "${PYTHON:-python}" -m turngate train "$out/lock.toml" --name=killed --train.steps=60 \
     >"$out/killed.txt" 2>&1
+[ $? = 137 ] || { echo "== killed: ended before it was killed, so nothing is resumed"; failed=1; }
 part resumed 90 -m turngate train "$out/lock.toml" --name=killed --train.steps=60
 part tiny 60 -m benchmarks.gpu.one_gpu --shape tiny --updates 1 --out "$out/tiny.json"
 [ "$small" ] || part 0.6b 180 -m benchmarks.gpu.one_gpu --shape 0.6b --updates 2 --out "$out/0.6b.json"

@@ -32,7 +32,7 @@ from turngate.types import Completion, EndedBy, IntArray, Request
 
 PREFILL_TOKENS = 16_384  # most tokens of one prefill pass: bounds its memory
 TOGETHER = 8
-"""Where turns wait for each other to begin: for one of this many rows that decode."""
+"""Turns that wait for each other begin when there is one of them for each this many rows that decode."""
 
 
 @dataclass(slots=True, eq=False)
@@ -221,9 +221,10 @@ class LocalPolicy(PacedPolicy):
         or have waited long enough."""
         decoding = sum(row.job is not None for row in self._rows)
         self._waited = self._waited + 1 if self._waiting else 0
-        due = self._waited > self._patience or TOGETHER * len(self._waiting) >= decoding
-        self._waited *= not due
-        return due
+        if self._waited <= self._patience and TOGETHER * len(self._waiting) < decoding:
+            return False
+        self._waited = 0
+        return True
 
     def _admit(self, job: _Job) -> int:
         """The row of the job's episode, cut back to what still agrees with the request's context."""
