@@ -3,6 +3,7 @@
 trackio fixes its folder when it is imported, so each run here is a process of its own.
 """
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -11,9 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from benchmarks.viewer_figures import played_run
 from tests.helpers.tiny_run import tiny_model
 from turngate.store import Store
 from turngate.store.folder import RunFolder
@@ -125,9 +128,41 @@ def test_trackio_has_each_step_once_and_nobody_is_asked(tmp_path: Path) -> None:
     assert [row[0] for row in traces] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     played = [t for g in Store(run.path).read_groups(5, "train", [0]) for t in g.trajectories][:2]
     for (_, messages, metadata), trajectory in zip(traces[-2:], played, strict=True):
-        assert json.loads(metadata)["episode"] == trajectory.id
+        facts = json.loads(metadata)
+        assert facts["episode"] == trajectory.id
+        assert facts["page"] == f"http://127.0.0.1:8765/#/run/lock/episode/{quote(trajectory.id, safe='')}"
+        assert facts["page_is_served_by"] == f"turngate view {run.path}"
         said = [m["content"] for m in json.loads(messages) if m["role"] == "assistant"]
         assert said == [turn.action.text for turn in trajectory.turns]
+
+
+IMAGES = """
+import sys
+from rich.console import Console
+from turngate.sinks import Opening, Trackio
+from turngate.store.folder import RunFolder
+
+opening = Opening(run=RunFolder.of(sys.argv[1]), done=0, config={}, console=Console(quiet=True))
+for _ in range(2):  # a step that is played again
+    sink = Trackio(project="locks", episodes=1).open(opening)
+    sink.write(1, {"train/success": 0.5})
+    sink.close()
+"""
+
+
+def test_a_trace_has_the_images_that_were_seen_once(tmp_path: Path) -> None:
+    run = asyncio.run(played_run(tmp_path, "web"))
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TRACKIO_DIR": str(tmp_path / "kept")}
+    done = subprocess.run([sys.executable, "-c", IMAGES, run], env=env, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    ((messages,),) = rows(tmp_path, "SELECT messages FROM traces")
+    (played,) = Store(run).read(1, "train")
+    seen = [message["content"] for message in json.loads(messages) if message["role"] == "user"]
+    files = [tmp_path / "kept" / "media" / part["file_path"] for content in seen for part in content[1:]]
+    turns = played.trajectories[0].turns
+    assert [content[0]["text"] for content in seen] == [turn.observation.text for turn in turns]
+    assert [file.read_bytes() for file in files] == [image for turn in turns for image in turn.observation.images]
+    assert sorted(files) == sorted(file for file in (tmp_path / "kept" / "media").rglob("*") if file.is_file())
 
 
 def test_no_episodes_where_none_are_wanted(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Literal, Protocol, Self
+from urllib.parse import quote
 
 from pydantic import Field
 from rich.console import Console
@@ -42,9 +44,10 @@ from turngate.foreign import described
 from turngate.jsonl import read_json
 from turngate.parts import Part
 from turngate.store import Store, write_json_atomic
-from turngate.store.folder import RunFolder
+from turngate.store.files import write_image
+from turngate.store.folder import VIEW_PORT, RunFolder
 from turngate.store.metrics import JsonlSink
-from turngate.types import JSON, Score, Trajectory, storable
+from turngate.types import JSON, Score, Trajectory, derive_seed, storable
 
 
 class Sink(Protocol):
@@ -217,7 +220,7 @@ class Trackio(SinkPart):
     TRACKIO_DIR names, else trackio/ in the cache of Hugging Face."""
     episodes: int = Field(2, ge=0)
     """Number of episodes of each step that appear there turn by turn, as traces: the first siblings of its first task.
-    0: none."""
+    A trace has the images that were seen, and the address of the episode's page in `turngate view`. 0: none."""
 
     def open(self, opening: Opening) -> Sink:
         """A run in trackio's file, or the one that was begun before a resume. Raises MissingExtra, and ConfigError
@@ -338,7 +341,7 @@ class TrackioSink:
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add the row of a step that is not there yet, and some of its episodes."""
-        traces = [_trace(trajectory, score) for trajectory, score in self._episodes(step)]
+        traces = [self._trace(step, trajectory, score) for trajectory, score in self._episodes(step)]
         row = {**metrics, "episodes": traces} if traces else dict(metrics)
         self._trackio.SQLiteStorage.bulk_log(
             project=self._part.project,
@@ -362,23 +365,36 @@ class TrackioSink:
         ]
         return played[: self._part.episodes]
 
+    def _trace(self, step: int, trajectory: Trajectory, score: Score) -> dict[str, JSON]:
+        """An episode as trackio stores it: a message for each observation, hint and answer, and where its page is."""
+        messages: list[JSON] = []
+        for index, turn in enumerate(trajectory.turns):
+            text, name = storable(turn.observation.text), f"{derive_seed(trajectory.id):016x}-{index}"
+            seen = [
+                self._image(step, image, f"{name}-{place}", f"seen before turn {index}")
+                for place, image in enumerate(turn.observation.images)
+            ]
+            messages.append({"role": "user", "content": [{"type": "text", "text": text}, *seen] if seen else text})
+            if turn.guidance is not None:
+                messages.append({"role": "system", "content": storable(f"({turn.guidance.kind}) {turn.guidance.text}")})
+            messages.append({"role": "assistant", "content": storable(turn.action.text)})
+        shown = "/".join(quote(part, safe="") for part in ("run", self._run.label, "episode", trajectory.id))
+        facts: dict[str, JSON] = {
+            "episode": storable(trajectory.id),
+            "task": storable(trajectory.task.id),
+            "ending": str(trajectory.ending),
+            "outcome": score.outcome,
+            "paid": score.total,
+            "page": f"http://127.0.0.1:{VIEW_PORT}/#/{shown}",
+            "page_is_served_by": f"turngate view {shlex.quote(str(self._run.path.absolute()))}",
+        }
+        return {"_type": "trackio.trace", "messages": messages, "metadata": facts, "spans": []}
 
-def _trace(trajectory: Trajectory, score: Score) -> dict[str, JSON]:
-    """An episode as trackio stores it: a message for each observation, hint and answer."""
-    messages: list[JSON] = []
-    for turn in trajectory.turns:
-        messages.append({"role": "user", "content": storable(turn.observation.text)})
-        if turn.guidance is not None:
-            messages.append({"role": "system", "content": storable(f"({turn.guidance.kind}) {turn.guidance.text}")})
-        messages.append({"role": "assistant", "content": storable(turn.action.text)})
-    facts: dict[str, JSON] = {
-        "episode": storable(trajectory.id),
-        "task": storable(trajectory.task.id),
-        "ending": str(trajectory.ending),
-        "outcome": score.outcome,
-        "paid": score.total,
-    }
-    return {"_type": "trackio.trace", "messages": messages, "metadata": facts, "spans": []}
+    def _image(self, step: int, image: bytes, name: str, caption: str) -> JSON:
+        """An image in the folder where trackio looks for those of a step, under a name that a second try has too."""
+        folder = self._trackio.media.get_project_media_path(project=self._part.project, run=self._run.label, step=step)
+        file = write_image(image, folder, name).relative_to(self._trackio.utils.MEDIA_DIR)
+        return {"_type": "trackio.image", "file_path": str(file), "caption": caption}
 
 
 def _continued(file: Path) -> tuple[str, int]:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.small_run import COMMAND, variables, write_config
 from tests.helpers.command_line import turngate_at
+from tests.helpers.run_metrics import MEASURED
 
 pytestmark = pytest.mark.component
 
@@ -175,7 +176,7 @@ def rows(folder: Path) -> list[dict[str, float]]:
     """The metrics of the run without the clocks, and its evaluations."""
     text = (folder / "runs/lock/metrics.jsonl").read_text() + (folder / "runs/lock/evaluations.jsonl").read_text()
     found = map(json.loads, text.splitlines())
-    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in found]
+    return [{name: value for name, value in row.items() if not name.startswith(MEASURED)} for row in found]
 
 
 def test_checkpoints_that_are_all_damaged_are_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

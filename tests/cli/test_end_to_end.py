@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.command_line import turngate
+from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny_model
 from turngate.envs.lock import LockEnv
 from turngate.store import Store
@@ -49,7 +50,7 @@ def write_config(folder: Path, steps: int = 2) -> Path:
 def curve(run: Path) -> list[dict[str, float]]:
     """The metrics of a run without the clocks."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+    return [{key: value for key, value in row.items() if not key.startswith(MEASURED)} for row in rows]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from rich.console import Console
 
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import parse
 from turngate.errors import ConfigError, RunError
 from turngate.jsonl import read_rows
@@ -82,7 +83,7 @@ def test_the_buffer_is_in_the_checkpoint(tmp_path: Path, monkeypatch: pytest.Mon
         run(tmp_path / "cut", auxiliary, sink=[f"{__name__}:StopsAt"])
     again = run(tmp_path / "cut", auxiliary, sink=[])
     for one, other in zip(whole, again, strict=True):
-        own = [name for name in one if not name.startswith("time/")]
+        own = [name for name in one if not name.startswith(MEASURED)]
         assert [one[name] for name in own] == [other[name] for name in own]
 
 
@@ -156,8 +157,8 @@ def test_pairs_begin_with_a_policy_that_is_the_reference(tmp_path: Path):
     assert all(row["auxiliary/pairs_rows"] % 2 == row["auxiliary/pairs_other_beginning"] == 0 for row in rows)
     again = run(tmp_path / "again", auxiliary, learner={"lr": 1e-3}, **changes)
     for one, other in zip(rows, again, strict=True):
-        assert {k: v for k, v in one.items() if "time/" not in k} == {
-            k: v for k, v in other.items() if "time/" not in k
+        assert {k: v for k, v in one.items() if not k.startswith(MEASURED)} == {
+            k: v for k, v in other.items() if not k.startswith(MEASURED)
         }
 
 

@@ -14,6 +14,7 @@ import torch
 
 from tests.helpers import models
 from tests.helpers.credit_rules import CREDITS, TOKEN_CREDITS
+from tests.helpers.run_metrics import MEASURED
 from turngate.agents import tiny
 from turngate.config.run_config import parse
 from turngate.envs.lock import LockEnv
@@ -143,7 +144,7 @@ def moved(run):
 
 
 def without_clock(metrics):
-    return {name: value for name, value in metrics.items() if not name.startswith("time/")}
+    return {name: value for name, value in metrics.items() if not name.startswith(MEASURED)}
 
 
 # --- every rule ------------------------------------------------------------------------------------------------------

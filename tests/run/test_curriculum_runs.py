@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.kills import Killed
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import parse
 from turngate.errors import ConfigError
 from turngate.run.job import Job
@@ -43,7 +44,7 @@ def played(run: RunFolder):
 
 
 def numbers(run: RunFolder):
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in read_metrics(run.metrics)]
+    return [{k: v for k, v in row.items() if not k.startswith(MEASURED)} for row in read_metrics(run.metrics)]
 
 
 @pytest.mark.parametrize("curriculum", CURRICULA, ids=lambda one: one["type"])

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.guided import shipped
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import Config
 from turngate.envs.lock import LockEnv
 from turngate.errors import ConfigError
@@ -76,7 +77,7 @@ def rows(run: RunFolder) -> list[dict[str, float]]:
 
 
 def without_clocks(run: RunFolder) -> list[dict[str, float]]:
-    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows(run)]
+    return [{key: value for key, value in row.items() if not key.startswith(MEASURED)} for row in rows(run)]
 
 
 def test_all_guides_without_writers_are_tried_here() -> None:

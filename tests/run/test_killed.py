@@ -19,6 +19,7 @@ import pytest
 
 from tests.helpers.command_line import turngate
 from tests.helpers.forked_commands import Forks
+from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny
 from turngate.store import Store
 from turngate.store.folder import RunFolder
@@ -83,7 +84,7 @@ def written(folder: Path, more: str, *, killed: bool) -> Path:
 
 
 def metrics(run: RunFolder) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in read_metrics(run.metrics)]
+    return [{k: v for k, v in row.items() if not k.startswith(MEASURED)} for row in read_metrics(run.metrics)]
 
 
 def episodes(run: RunFolder) -> list[Any]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from tests.helpers.command_line import turngate
+from tests.helpers.run_metrics import MEASURED
 from turngate.agents import tiny
 from turngate.config.run_config import load
 from turngate.run.job import Job
@@ -57,7 +58,7 @@ def trained(config: Path) -> RunFolder:
 
 def rows(run: RunFolder) -> list[dict]:
     lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+    return [{key: value for key, value in line.items() if not key.startswith(MEASURED)} for line in lines]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.kills import Killed
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import dump, parse
 from turngate.errors import ConfigError
 from turngate.run.job import Job
@@ -54,7 +55,7 @@ def train(**changes: Any) -> dict[str, Any]:
 
 
 def everything(done: RunFolder) -> Any:
-    rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in read_metrics(done.metrics)]
+    rows = [{k: v for k, v in row.items() if not k.startswith(MEASURED)} for row in read_metrics(done.metrics)]
     groups = [(group.task.id, group.trajectories) for group in Store(done.path).read(None, "train")]
     return rows, groups, (done.model / "model.safetensors").read_bytes()
 

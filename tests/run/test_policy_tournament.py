@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import turngate
+from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny_model
 from turngate.rescoring import rescore, rescore_run
 from turngate.rewards import Rubric
@@ -143,7 +144,7 @@ def run_of(folder: Path) -> RunFolder:
 
 def comparable(row: dict[str, float]) -> dict[str, float]:
     """Metrics without clocks, and without what was asked, which is less after a kill."""
-    return {key: value for key, value in row.items() if not key.startswith(("time/", "examine/standing/judge_"))}
+    return {key: value for key, value in row.items() if not key.startswith((*MEASURED, "examine/standing/judge_"))}
 
 
 def of_second_step(found: dict[str, tuple[str, str]]) -> set[str]:

@@ -20,6 +20,7 @@ import pytest
 from tests.cli.small_run import variables
 from tests.helpers.command_line import turngate
 from tests.helpers.rounding import GRADIENT
+from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
@@ -87,7 +88,7 @@ def torchrun(config: Path) -> "subprocess.CompletedProcess[str]":
 
 def steps_of(folder: Path) -> list[dict[str, float]]:
     rows = read_metrics(RunFolder(folder / "run").metrics)
-    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows]
+    return [{name: value for name, value in row.items() if not name.startswith(MEASURED)} for row in rows]
 
 
 def left_in(folder: Path) -> list[str]:

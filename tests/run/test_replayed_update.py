@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tests.helpers.command_line import turngate_at
 from tests.helpers.planted import in_turn, planted
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import parse
 from turngate.run.job import Job
 from turngate.run.replay.replayed_update import states_differ
@@ -19,7 +20,7 @@ from turngate.store.metrics import read_metrics
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.checks.monitoring import CREDIT_TURNS
 
-OTHERS = ("step", "time/", "guide/", "branch/", "canary/", "monitor/", "policy/version", "policy/age")
+OTHERS = ("step", *MEASURED, "guide/", "branch/", "canary/", "monitor/", "policy/version", "policy/age")
 """Metrics of a step that are not of its update."""
 PAID = {
     "rewards": [

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.small_run import write_config
 from tests.helpers.command_line import turngate_at
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import dump, load
 from turngate.store import Store
 from turngate.store.folder import RunFolder
@@ -19,7 +20,7 @@ CONTROL = 'controls = ["shuffled_credit"]\n'
 def results(run: RunFolder) -> list[object]:
     """What a run came to: weights, metrics without times, evaluations, and which episodes are stored."""
     rows = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    timed = [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+    timed = [{key: value for key, value in row.items() if not key.startswith(MEASURED)} for row in rows]
     stored = sorted(path.relative_to(run.path).as_posix() for path in run.trajectories.rglob("*.parquet"))
     return [(run.model / "model.safetensors").read_bytes(), timed, run.evaluations.read_text(), stored]
 

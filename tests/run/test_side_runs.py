@@ -12,6 +12,7 @@ import tomli_w
 
 from tests.cli.small_run import COMMAND, variables
 from tests.helpers.command_line import turngate
+from tests.helpers.run_metrics import MEASURED
 from tests.helpers.waiting import wait_until
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
@@ -40,7 +41,7 @@ def written(folder: Path, *, without: Sequence[str] = (), **changes: Any) -> Pat
 def numbers(run: RunFolder) -> tuple[object, ...]:
     """All that a run measured but times."""
     rows = read_metrics(run.metrics) if run.metrics.exists() else []
-    steps = [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+    steps = [{key: value for key, value in row.items() if not key.startswith(MEASURED)} for row in rows]
     return steps, read_evaluations(run.path), (run.model / "model.safetensors").read_bytes()
 
 

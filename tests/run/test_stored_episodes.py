@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.command_line import turngate_at
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import parse
 from turngate.errors import ConfigError, UserError
 from turngate.run.job import Job
@@ -80,7 +81,7 @@ class Seen:
 
 
 def rows(run: RunFolder) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in read_metrics(run.metrics)]
+    return [{k: v for k, v in row.items() if not k.startswith(MEASURED)} for row in read_metrics(run.metrics)]
 
 
 def test_steps_learn_from_what_was_recorded_and_play_nothing(first, tmp_path, monkeypatch):

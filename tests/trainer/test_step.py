@@ -2,12 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from tests.helpers import models
+from tests.helpers.run_metrics import MEASURED
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player
 from turngate.envs.lock import RUBRIC, LockEnv
@@ -118,6 +120,10 @@ def test_a_step_plays_learns_publishes_and_records():
     assert {name for name in metrics if name.startswith("time/")} == {
         f"time/{stage}_s" for stage in ("collect", "reward", "credit", "learn", "publish", "record")
     }
+    now_kib = next(
+        int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line
+    )
+    assert metrics["memory/process_gb"] >= 0.9 * now_kib * 1024 / 1e9  # of the whole life of the process
     assert all(isinstance(value, float | int) for value in metrics.values())
 
 
@@ -153,8 +159,8 @@ def test_the_same_run_twice_is_the_same_bit_for_bit():
     for name, weight in one.learner.weights().items():
         assert torch.equal(weight, other.learner.weights()[name])
     for mine, yours in zip(first, second, strict=True):
-        assert {k: v for k, v in mine.items() if "time/" not in k} == {
-            k: v for k, v in yours.items() if "time/" not in k
+        assert {k: v for k, v in mine.items() if not k.startswith(MEASURED)} == {
+            k: v for k, v in yours.items() if not k.startswith(MEASURED)
         }
     trajectories = [
         [t for _, groups in run.store.written for g in groups for t in g.trajectories] for run in (one, other)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from turngate.errors import ConfigError
+from turngate.images import image_format
 from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.formats.base import Unreadable, dump
 from turngate.tools.formats.hermes import BEGIN, END
@@ -25,7 +26,6 @@ TOOL_FORMAT = "hermes"
 """In which the calls of a server are kept."""
 IMAGE_BYTES = 20 * 2**20
 """Largest image that is sent."""
-_MEDIA = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
 _ELSEWHERE = "see the answer to the last call of this turn"
 
 Row: TypeAlias = dict[str, JSON]
@@ -118,9 +118,7 @@ def _content(text: str, images: Sequence[Row]) -> JSON:
 
 
 def _image(image: bytes) -> Row:
-    media = next((name for start, name in _MEDIA if image.startswith(start)), "")
-    if image[:4] == b"RIFF" and image[8:12] == b"WEBP":
-        media = "webp"
+    media = image_format(image)
     if not media:
         raise ConfigError(
             f"an observation shows an image that begins with {image[:8]!r}; servers take PNG, JPEG, GIF and WebP"

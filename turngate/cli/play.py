@@ -51,7 +51,7 @@ class _Gallery:
 
     def hang(self, task: Task, seen: Observation) -> None:
         """Write the images of the next observation. Raises ConfigError if a folder was given and the first has none."""
-        from turngate.report.screenshots import image_file
+        from turngate.store.files import write_image
 
         if not self._n and not seen.images and self._folder is not None:
             raise ConfigError(
@@ -62,7 +62,7 @@ class _Gallery:
             self._folder = _new_folder(Path("screenshots"), task.id)
         for number, image in enumerate(seen.images):
             assert self._folder is not None
-            path = image_file(image, self._folder, f"turn_{self._n:03d}" + (f"_{number}" if number else ""))
+            path = write_image(image, self._folder, f"turn_{self._n:03d}" + (f"_{number}" if number else ""))
             self._console.print(f"image: {path}", markup=False, highlight=False, soft_wrap=True)
         self._n += 1
 

@@ -9,6 +9,7 @@ import typer
 
 from turngate.cli import consoles
 from turngate.cli.reading_runs import reads_runs
+from turngate.store.folder import VIEW_PORT
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -17,7 +18,7 @@ app = typer.Typer(rich_markup_mode=None)
 @reads_runs
 def view(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="A folder of runs, or a run.")] = Path("runs"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes a free one.")] = VIEW_PORT,
 ) -> None:
     """Show all runs of a folder in a browser on this machine, also while they write."""
     from turngate.cli.view_runs import serve_runs

@@ -19,7 +19,7 @@ from turngate.errors import ConfigError
 from turngate.report import figure as figures
 from turngate.report.episode_words import literal
 from turngate.report.figure import DPI, Floats, new_figure, save_figure
-from turngate.store.files import write_atomic
+from turngate.store.files import write_image
 from turngate.types import Trajectory
 
 if TYPE_CHECKING:
@@ -29,17 +29,7 @@ IN_A_ROW = 6
 """Images in a row of a strip."""
 PANEL_IN = 3.2
 """Width of an image in a strip, in inches."""
-_MEDIA = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
 _RING = "#D55E00"
-
-
-def image_file(image: bytes, folder: Path, name: str) -> Path:
-    """Write an image as it is into ``folder``, with the ending of its format."""
-    ending = next((ending for start, ending in _MEDIA if image.startswith(start)), "bin")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.{ending}"
-    write_atomic(path, lambda file: file.write(image))
-    return path
 
 
 def write_screenshots(trajectory: Trajectory, folder: Path) -> list[Path]:
@@ -51,7 +41,7 @@ def write_screenshots(trajectory: Trajectory, folder: Path) -> list[Path]:
     written: list[Path] = []
     for index, image in _images(trajectory):
         name, place = f"turn_{index:03d}", pointed_at(trajectory, index)
-        written.append(image_file(image, folder, name) if place is None else _ringed(image, place, folder / name))
+        written.append(write_image(image, folder, name) if place is None else _ringed(image, place, folder / name))
     draw_strip(trajectory, folder / "strip.png")
     return [*written, folder / "strip.png"]
 

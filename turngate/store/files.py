@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
 
+from turngate.images import image_format
 from turngate.store.folder import writing
 from turngate.types import JSON, storable
 
@@ -30,6 +31,14 @@ _PACKAGES = (
     "peft",
     "vllm",
 )
+
+
+def write_image(image: bytes, folder: Path, name: str) -> Path:
+    """Write an image as it is into ``folder``, which is made, with the ending of its format. Raises WriteError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.{image_format(image) or 'bin'}"
+    write_atomic(path, lambda file: file.write(image))
+    return path
 
 
 def write_text_atomic(path: str | Path, text: str) -> None:

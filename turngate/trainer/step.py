@@ -32,6 +32,7 @@ from turngate.trainer.offline.ratios import ratio_metrics
 from turngate.trainer.offline.sources import Waves
 from turngate.trainer.run import Run
 from turngate.trainer.signals.base import AfterCredit
+from turngate.trainer.torch.peak_memory import peak_memory
 from turngate.trainer.waves import play_waves
 from turngate.types import (
     Batch,
@@ -146,7 +147,7 @@ async def finish(run: Run, collected: Collected, updated: Updated) -> Metrics:
             run.store.write(step, waves.unused, phase=UNUSED)
         run.store.write_credit(step, updated.credit)
         metrics |= run.watch(step, waves.fresh, metrics)
-    return metrics | clock
+    return metrics | clock | peak_memory()
 
 
 def learn(

@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 LIBRARIES = ("preact.umd.js", "hooks.umd.js", "htm.umd.js", "uPlot.iife.min.js")
 PROGRAM = (
     "source.js",
+    "diff.js",
     "parts.js",
     "run_page.js",
     "step_page.js",

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from turngate.images import image_format
 from turngate.report.episode_words import (
     action_words,
     call_words,
@@ -47,7 +48,6 @@ from turngate.types import (
 )
 
 Record: TypeAlias = dict[str, JSON]
-_MEDIA = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
 
 
 def number(value: float | None, digits: int = 5) -> JSON:
@@ -228,5 +228,5 @@ def _event(event: RewardEvent) -> Record:
 
 def _image(image: bytes) -> str:
     """A data URI; "" for a format that is none of pictures."""
-    kind = next((kind for start, kind in _MEDIA if image.startswith(start)), None)
-    return "" if kind is None else f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+    kind = image_format(image)
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}" if kind else ""

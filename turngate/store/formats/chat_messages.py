@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from turngate.images import image_format
 from turngate.store.formats.fields import BadRecord, Plain
 from turngate.tools.formats import TOOL_FORMATS
 from turngate.tools.formats.base import THOUGHT, Unreadable
@@ -22,7 +23,6 @@ Row: TypeAlias = dict[str, Plain]
 SYSTEM, TOOLS, AFTER = "system_message", "tools", "last_observation"
 """Evidence about a whole imported episode: its system message, its tools, and what came after its last turn."""
 _ELSEWHERE = "see the answer to the last call of this turn"
-_MEDIA = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
 
 
 def messages_of(
@@ -112,9 +112,9 @@ def _asked(action: Action, place: int, *, spelt: bool) -> list[Row]:
 
 
 def _image(image: bytes) -> Row:
-    media = next((name for start, name in _MEDIA if image.startswith(start)), "octet-stream")
-    kind = "application" if media == "octet-stream" else "image"
-    url = f"data:{kind}/{media};base64,{base64.b64encode(image).decode()}"
+    known = image_format(image)
+    media = f"image/{known}" if known else "application/octet-stream"
+    url = f"data:{media};base64,{base64.b64encode(image).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 

@@ -129,9 +129,9 @@ const BesidePage = ({ a, one, b, other }) => {
     <label>another of the task <select value=${side.row.id} onChange=${(event) => {
       location.hash = take(event.target.value);
     }}>${side.rows.map((row) => html`<option value=${row.id}>${row.id} (step ${row.step}, ${resultOf(row)})</option>`)}</select></label></div>`;
-  const cell = (turn) =>
+  const cell = (turn, beside) =>
     turn
-      ? html`<div><h4>observed</h4><${Text} text=${turn.seen} /><h4>${turn.written}</h4><${Text} text=${turn.text} kind="wrote" /><p>credit ${signed(turn.credit)}, reward ${signed(turn.reward)}</p><${Ledger} lines=${turn.ledger} /></div>`
+      ? html`<div><h4>observed</h4><${Text} text=${turn.seen} against=${beside?.seen} than="what is seen on the left" /><h4>${turn.written}</h4><${Text} text=${turn.text} kind="wrote" /><p>credit ${signed(turn.credit)}, reward ${signed(turn.reward)}</p><${Ledger} lines=${turn.ledger} /></div>`
       : html`<div class="dim">no turn</div>`;
   return html`<h1>Two episodes, turn by turn</h1>
     <div class="columns">${head(left, (id) => link("beside", a, id, b, other))}${head(right, (id) => link("beside", a, one, b, id))}</div>
@@ -144,5 +144,5 @@ const BesidePage = ({ a, one, b, other }) => {
             document.getElementById(`turn-${first}`)?.scrollIntoView();
           }}>Turn ${first} is the first that differs</a>: ${differs(first)}.`
     }</strong></p>
-    ${[...Array(n).keys()].map((i) => html`<${Lazy} key=${i} id=${`turn-${i}`} label=${`turn ${i}`} estimate=${260}>${() => html`<h3>turn ${i}${i === first ? html` <span class="badge">first difference: ${differs(i)}</span>` : differs(i) ? html` <span class="dim">${differs(i)}</span>` : null}</h3><div class="columns">${cell(text(left, i))}${cell(text(right, i))}</div>`}<//>`)}`;
+    ${[...Array(n).keys()].map((i) => html`<${Lazy} key=${i} id=${`turn-${i}`} label=${`turn ${i}`} estimate=${260}>${() => html`<h3>turn ${i}${i === first ? html` <span class="badge">first difference: ${differs(i)}</span>` : differs(i) ? html` <span class="dim">${differs(i)}</span>` : null}</h3><div class="columns">${cell(text(left, i))}${cell(text(right, i), text(left, i))}</div>`}<//>`)}`;
 };

@@ -26,7 +26,7 @@ const Turn = ({ run, group, episode, index, rows, mode, scale }) => {
     before = index ? episode.turns[index - 1].seen : undefined;
   return html`<h3><a href=${episodeLink(run.id, episode.id, index)}>turn ${index}</a>${turn.shared ? html` <span class="dim">shared: before the branch</span>` : null}</h3>
   <div class="columns"><div>
-    <h4>observed <span class="dim">${turn.observed}</span></h4><${Text} text=${turn.seen} before=${before} />
+    <h4>observed <span class="dim">${turn.observed}</span></h4><${Text} text=${turn.seen} against=${before} />
     ${turn.images.map((image) => (image ? html`<${Screenshot} image=${image} pointed=${turn.pointed} turn=${index} />` : html`<p class="dim">an image of a format that is not shown</p>`))}
     ${turn.hint ? html`<div class="hint"><h4>${turn.hint[0]} <span class="badge">${turn.stripped ? "stripped: not in the context that was learned from" : "kept: learned from with it"}</span></h4><${Text} text=${turn.hint[1]} /></div>` : null}
     <h4 class=${turn.forced ? "forced" : ""}>${turn.written}</h4><${Tokens} turn=${turn} mode=${mode} scale=${scale} />

@@ -66,17 +66,14 @@ const More = ({ text, all, show }) =>
   all || text.length <= SHOWN
     ? null
     : html`<button type="button" onClick=${show}>show all ${text.length.toLocaleString("en")} characters</button>`;
-const Text = ({ text, before, kind = "" }) => {
+// ``against``: another text, of which is shown what is new and what is gone; ``than`` names it.
+const Text = ({ text, against, than = "the observation before", kind = "" }) => {
   const [all, setAll] = useState(false);
-  const shown = text.slice(0, cutAt(text, all));
-  const seen = before === undefined ? null : new Set(before.split("\n"));
-  const lines = seen && shown.length < 200000 ? shown.split("\n") : null;
-  const fresh = lines?.filter((line) => line.trim() && !seen.has(line)).length;
-  const marked = lines && fresh && fresh < lines.filter((line) => line.trim()).length;
-  const gone = seen && lines ? [...seen].filter((line) => line.trim() && !text.includes(line)).length : 0;
+  const end = cutAt(text, all);
+  const runs = useMemo(() => (against?.trim() ? lineChanges(against, text) : null), [against, text]);
   return html`<div class=${"text " + kind}>
-    <pre>${marked ? lines.map((line, i) => html`${i ? "\n" : ""}${line.trim() && !seen.has(line) ? html`<ins>${line}</ins>` : line}`) : shown || html`<span class="dim">(empty)</span>`}</pre>
-    ${marked ? html`<p class="dim">${plural(fresh, "line")} new${gone ? `, ${gone} gone` : ""} since the observation before</p>` : null}
+    ${runs ? html`<${Changes} runs=${runs} end=${end < text.length ? end : Infinity} />` : html`<pre>${text.slice(0, end) || html`<span class="dim">(empty)</span>`}</pre>`}
+    ${against?.trim() ? html`<p class="dim">${runs ? changesWords(runs, than) : `nothing in common with ${than}`}</p>` : null}
     <${More} text=${text} all=${all} show=${() => setAll(true)} /></div>`;
 };
 

@@ -73,9 +73,14 @@ const Cost = ({ run }) => {
     .filter((name) => name.startsWith("time/"))
     .map((name) => [name.slice(5, -2), sum(name)])
     .sort((a, b) => b[1] - a[1]);
-  const total = stages.reduce((a, [, b]) => a + b, 0),
-    memory = Object.keys(values).filter((name) => /memory|_gib|_mib/.test(name));
-  return html`<p>${values["train/sampled_tokens"] ? `${sum("train/sampled_tokens").toLocaleString("en")} tokens sampled in training` : "tokens are not recorded"}; ${total ? `${say(total)} s in training steps` : "no times are recorded"}; ${memory.length ? memory.map((name) => `${name} at most ${say(Math.max(...values[name].filter((one) => one !== null)))}`).join(", ") : "memory is not recorded"}.</p>
+  const total = stages.reduce((a, [, b]) => a + b, 0);
+  const memory = [
+    ["memory/process_gb", "memory of the process"],
+    ["memory/device_gb", "of the fullest GPU"],
+  ]
+    .filter(([name]) => values[name])
+    .map(([name, words]) => `${words} at most ${say(Math.max(...values[name].filter((one) => one !== null)))} GB`);
+  return html`<p>${values["train/sampled_tokens"] ? `${sum("train/sampled_tokens").toLocaleString("en")} tokens sampled in training` : "tokens are not recorded"}; ${total ? `${say(total)} s in training steps` : "no times are recorded"}; ${memory.length ? memory.join(", ") : "memory is not recorded"}.</p>
     <ul class="bars">${stages.map(([name, seconds]) => html`<li><span>${name}</span><span class="bar"><i style=${{ width: `${(100 * seconds) / total}%` }}></i></span><span>${say(seconds)} s, ${share(seconds / total)}</span></li>`)}</ul>`;
 };
 
