@@ -1,9 +1,9 @@
-"""The figures of docs/viewer.md: pictures of the page of two real runs, in a real Chromium.
+"""The figures of docs/viewer.md: pictures of the page of real runs, in a real Chromium.
 
-    python -m benchmarks.viewer_figures --out docs/figures     # a few seconds
+    python -m benchmarks.viewer_figures --out docs/figures --trained sql=runs/sql-demo web=runs/web-training
 
-``viewer_sql.png`` and ``viewer_web.png``: a turn of a question about a database and of an errand in the shop. Each was
-played twice by a script: the solution, and one that leaves out half of it. The shop's has an image of each page.
+``viewer_NAME.png``: a turn of the last step of each trained run that is named. ``viewer_shop.png``: a turn of an errand
+in the shop, which a script plays twice, the solution and one that leaves out half of it, with an image of each page.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 WIDTH, HEIGHT = 1280, 800
-TURN = 2
-"""The turn that is shown."""
 
 
 class SeeingScript(ScriptedPolicy):
@@ -43,17 +41,12 @@ class SeeingScript(ScriptedPolicy):
     takes_images = True
 
 
-ENVIRONMENTS: dict[str, dict[str, JSON]] = {
-    "sql": {"id": "turngate/Sql-v1", "tasks": {"type": "lookup_sql", "max_level": 2}},
-    "web": {"id": "turngate/Web-v1", "kwargs": {"screenshot": "marks"}},
-}
-
-
-async def played_run(folder: Path, name: str) -> Path:
-    """A group of two episodes: the solution, and one that leaves out its second half but for the end."""
+async def played_shop(folder: Path) -> Path:
+    """A run of a group of two episodes: the solution, and one that leaves out its second half but for the end."""
+    env: dict[str, JSON] = {"id": "turngate/Web-v1", "kwargs": {"screenshot": "marks"}}
     settings: dict[str, JSON] = {"credit": {"type": "gigpo"}, "warm_start": {"episodes": 1}}
-    config = parse({"name": name, "folder": str(folder), "env": ENVIRONMENTS[name], **settings})
-    run = folder / name
+    config = parse({"name": "shop", "folder": str(folder), "env": env, **settings})
+    run = folder / "shop"
     run.mkdir()
     (run / "config.toml").write_text(dump(config), encoding="utf-8")
     with Environments(config.env) as environments:
@@ -74,12 +67,18 @@ async def played_run(folder: Path, name: str) -> Path:
     return run
 
 
-def solved_turn(run: Path) -> str:
-    """The address of a turn of the longest episode that solved its task."""
-    (group,) = Store(run).read(1, "train")
-    solved = [one for one, score in zip(group.trajectories, group.scores, strict=True) if score.success]
+def shown_turn(run: RunFolder) -> str:
+    """The address of a turn in the last step of training: the last but one of the longest episode that solved its task,
+    in a group in which another did not."""
+    store = Store(run.path)
+    solved = [
+        trajectory
+        for group in store.read(max(store.steps("train")), "train")
+        for trajectory, score in zip(group.trajectories, group.scores, strict=True)
+        if score.success and not all(one.success for one in group.scores)
+    ]
     longest = max(solved, key=lambda one: len(one.turns))
-    return f"#/run/{run.name}/episode/{quote(longest.id, safe='')}/turn/{TURN}"
+    return f"#/run/{run.label}/episode/{quote(longest.id, safe='')}/turn/{max(0, len(longest.turns) - 2)}"
 
 
 @contextmanager
@@ -107,19 +106,19 @@ def picture(page: Page, file: Path, route: str, out: Path) -> None:
 
 
 def main() -> None:
-    """Play both runs and write both pictures."""
+    """Play the errand and write the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
-    parser.add_argument("--runs", type=Path, help="folder that keeps the runs; left out, they are deleted")
+    parser.add_argument("--trained", nargs="*", default=[], metavar="NAME=RUN", help="trained runs to draw a turn of")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
+    named = [one.partition("=") for one in asked.trained]
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.runs or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = Path(temporary)
         shown = []
-        for run in [asyncio.run(played_run(folder, name)) for name in ENVIRONMENTS]:
-            file = write_html([RunFolder(run)], run / "report" / "run.html", PARTS).path
-            shown.append((file, solved_turn(run), asked.out / f"viewer_{run.name}.png"))
+        for name, _, run in [*named, ("shop", "=", asyncio.run(played_shop(folder)))]:
+            file = write_html([RunFolder(Path(run))], folder / f"{name}.html", PARTS).path
+            shown.append((file, shown_turn(RunFolder(Path(run))), asked.out / f"viewer_{name}.png"))
         with opened_page() as page:
             for file, route, out in shown:
                 picture(page, file, route, out)

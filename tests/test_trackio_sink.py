@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from benchmarks.viewer_figures import played_run
+from benchmarks.viewer_figures import played_shop
 from tests.helpers.tiny_run import tiny_model
 from turngate.store import Store
 from turngate.store.folder import RunFolder
@@ -151,7 +151,7 @@ for _ in range(2):  # a step that is played again
 
 
 def test_a_trace_has_the_images_that_were_seen_once(tmp_path: Path) -> None:
-    run = asyncio.run(played_run(tmp_path, "web"))
+    run = asyncio.run(played_shop(tmp_path))
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TRACKIO_DIR": str(tmp_path / "kept")}
     done = subprocess.run([sys.executable, "-c", IMAGES, run], env=env, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from benchmarks.viewer_figures import played_run
+from benchmarks.viewer_figures import played_shop
 from tests.helpers.viewed_runs import episode, group, recorded, turn
 from tests.report.viewer.conftest import Watched
 from turngate.cli.view_runs import PARTS
@@ -34,7 +34,7 @@ PROGRAM = (HERE / "page" / "diff.js").read_text(encoding="utf-8")
 @pytest.fixture(scope="module")
 def seen_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A group that was played in the shop with an image of each page."""
-    return asyncio.run(played_run(tmp_path_factory.mktemp("seen"), "web"))
+    return asyncio.run(played_shop(tmp_path_factory.mktemp("seen")))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_an_image_that_was_seen_is_drawn_with_a_ring_where_the_action_pointed(
     watched.open(file.as_uri())
     (played,) = Store(seen_run).read(1, "train")
     shown = max(played.trajectories, key=lambda one: len(one.turns))
-    watched.go(f"#/run/web/episode/{quote(shown.id, safe='')}")
+    watched.go(f"#/run/shop/episode/{quote(shown.id, safe='')}")
     watched.page.wait_for_function("() => document.querySelectorAll('.turn:not(:has(h4))').length === 0")
     watched.page.wait_for_function("() => [...document.images].every((one) => one.complete && one.naturalWidth)")
     places = [pointed_at(shown, index) for index in range(len(shown.turns))]
