@@ -69,6 +69,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "ruff",
             "ty",
             "mcp",
+            "ray",
             "bfcl_eval",
             "mpmath",
             "playwright",

@@ -160,7 +160,7 @@ def evaluate_config(
         )
     rates = further.rates()
     placed = _placed(config)
-    with Environments(config.env, trained=False) as environments:
+    with Environments(config.env, trained=False, cluster=config.cluster) as environments:
         for label, env in environments:
             for split in config.eval.splits:
                 with naming_key(f"eval.splits, {label}"):

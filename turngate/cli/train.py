@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -35,11 +36,17 @@ def train_command(
         int, typer.Option(min=1, help="Runs made at once: the run, its baselines and controls, a process for each.")
     ] = 1,
     method: Methods = None,
+    on: Annotated[
+        str, typer.Option("--on", metavar="ADDRESS", help="Ray cluster that plays the environments: cluster.address.")
+    ] = "",
 ) -> None:
     """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
     from turngate.config.run_config import load
 
-    settings = load(config, [*method_override(method), *context.args])  # first: its mistakes are told without torch
+    cluster = [f"--cluster.address={json.dumps(on)}"] if on else []
+    settings = load(
+        config, [*method_override(method), *cluster, *context.args]
+    )  # first: its mistakes are told without torch
     train(consoles.output(), settings, _command(), strict=strict, jobs=jobs)
 
 

@@ -21,7 +21,16 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.config.overlays import KEY, MergedMethod, merge_methods, names_in, refusal, with_names
 from turngate.config.part_checks import check_parts
-from turngate.config.sections import Baselines, EnvSection, EvalSection, Section, TinyModel, TrainSection, WarmStart
+from turngate.config.sections import (
+    Baselines,
+    ClusterSection,
+    EnvSection,
+    EvalSection,
+    Section,
+    TinyModel,
+    TrainSection,
+    WarmStart,
+)
 from turngate.config.stages import StageRun, StageSection, check_stages, unfold_stages, with_settings
 from turngate.envs.registry import load_plugins
 from turngate.errors import ConfigError, DataError, UserError
@@ -81,6 +90,7 @@ class Config(Section):
     """The model that is trained: a name on the Hugging Face hub, a local folder, or a table for a tiny new one."""
     env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
     """The environment that is played. Write [[env]] several times to train on several at once."""
+    cluster: ClusterSection | None = None
     warm_start: WarmStart | None = None
     policy: PolicyPart = LocalPolicyPart()
     """The policy, which plays the episodes: where the model is decoded, and how its tokens are sampled."""

@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Self
 
 from turngate.agents.rollout import Worlds
+from turngate.cluster.connection import connected
 from turngate.config.run_config import only_trusted
-from turngate.config.sections import EnvSection
+from turngate.config.sections import ClusterSection, EnvSection
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool.pool import EnvPool
 from turngate.envs.pool.pools import EnvPools, maker
+from turngate.envs.pool.ray_pool import RayPool
 from turngate.envs.registry import find, make
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.foreign import described
@@ -36,11 +38,15 @@ class Environments:
     """The environments of a run. Use it inside ``with``: it keeps one instance of each, for tasks, oracles and rubrics.
 
     Episodes are played by the instances of ``worlds``. ``trained=False`` is for an evaluation: nothing is learned from
-    payments there, so unsafe rubrics are accepted. Raises ConfigError for an unknown split, for a rubric that is unsafe
-    without ``allow_unsafe``, and for what an environment's constructor refuses.
+    payments there, so unsafe rubrics are accepted. ``cluster``: the machines that play them; None: this process.
+    Raises ConfigError for an unknown split, for a rubric that is unsafe without ``allow_unsafe``, and for what an
+    environment's constructor refuses.
     """
 
-    def __init__(self, sections: Sequence[EnvSection], *, trained: bool = True) -> None:
+    def __init__(
+        self, sections: Sequence[EnvSection], *, trained: bool = True, cluster: ClusterSection | None = None
+    ) -> None:
+        self._cluster = cluster
         self.sections: Mapping[str, EnvSection] = {section.label: section for section in sections}
         self._envs: dict[str, TurnEnv] = {}
         self.rubrics: dict[str, Rubric] = {}
@@ -184,12 +190,27 @@ class Environments:
     @asynccontextmanager
     async def worlds(self, size: int) -> AsyncIterator[Worlds]:
         """The pools of environment instances that play episodes: at most ``size`` at once of each environment."""
-        pools = {
-            label: EnvPool(maker(section.id, **section.arguments), size=size, isolation=section.isolation)
-            for label, section in self.sections.items()
-        }
-        async with EnvPools(pools) as worlds:
-            yield worlds
+        async with AsyncExitStack() as stack:
+            if self._cluster is not None:
+                stack.enter_context(connected(self._cluster.address))
+            pools: dict[str, EnvPool | RayPool] = {
+                label: await stack.enter_async_context(self._opened_pool(section, size))
+                for label, section in self.sections.items()
+            }
+            yield EnvPools(pools)
+
+    def _opened_pool(self, section: EnvSection, size: int) -> EnvPool | RayPool:
+        make_env, cluster = maker(section.id, **section.arguments), self._cluster
+        if cluster is None:
+            return EnvPool(make_env, size=size, isolation=section.isolation)
+        return RayPool(
+            make_env,
+            size=size,
+            isolation=section.isolation,
+            per_process=cluster.envs_per_process,
+            resources={"CPU": cluster.cpus, **cluster.resources},
+            start_s=cluster.start_s,
+        )
 
     def _pools(self, per_step: int, first: Mapping[str, int], most: int | None) -> list[TaskPool]:
         """The pool of each environment; see ``pool_of`` for what it raises."""

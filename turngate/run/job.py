@@ -96,7 +96,7 @@ class Job:
         self._until = until
         self._side_runs = SideRuns(side_runs(config, self.folder), _make, jobs=jobs, console=console)
         self._watch = Watch(self._alarm)
-        self.environments = Environments(config.env)
+        self.environments = Environments(config.env, cluster=config.cluster)
         try:
             self._fit = fit_of(config, self.environments)
             require_torch()

@@ -14,8 +14,8 @@ from turngate.store.metrics import read_metrics
 from turngate.trainer.evaluation.evaluations_file import WITH_MEMORY, forget_evaluations
 
 STEPS, ROUNDS = "train.steps", "rounds"
-FREE = frozenset({"sink", "folder", "name"})
-"""Keys that change only where the metrics of a run are sent and where its folder is."""
+FREE = frozenset({"sink", "folder", "name", "cluster"})
+"""Keys that change only where the metrics of a run are sent, where its folder is and on which machines it is played."""
 MOST_NAMED = 5
 
 

@@ -12,6 +12,7 @@ from typing import Self
 from turngate.envs import registry
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool.pool import EnvPool, LeasedEnv, MakeEnv
+from turngate.envs.pool.ray_pool import ClusterEnv, RayPool
 from turngate.envs.tasks import GivenTasks
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
@@ -24,13 +25,13 @@ class EnvPools:
     Use it inside one event loop, and close it or use ``async with``.
     """
 
-    def __init__(self, pools: Mapping[str, EnvPool]) -> None:
+    def __init__(self, pools: Mapping[str, EnvPool | RayPool]) -> None:
         if not pools:
             raise ConfigError("a run needs at least one environment")
         self.pools = dict(pools)
         self.size = sum(pool.size for pool in self.pools.values())
 
-    def lease(self, task: Task) -> AbstractAsyncContextManager[LeasedEnv]:
+    def lease(self, task: Task) -> AbstractAsyncContextManager[LeasedEnv | ClusterEnv]:
         """Borrow an environment for ``task``; waits while all of its kind are in use. Raises UnknownName."""
         return self._of(task).lease(task)
 
@@ -48,7 +49,7 @@ class EnvPools:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    def _of(self, task: Task) -> EnvPool:
+    def _of(self, task: Task) -> EnvPool | RayPool:
         if task.env_id not in self.pools:
             raise UnknownName(f"environment of task '{task.id}'", task.env_id, self.pools)
         return self.pools[task.env_id]
