@@ -24,7 +24,7 @@ from functools import partial
 
 from benchmarks.env_pool import Sleeping
 from tests.helpers.ray_cluster import ray_cluster
-from turngate.cluster.connection import connected
+from turngate.cluster.ray_connection import connected
 from turngate.envs.base import TurnEnv
 from turngate.envs.lock import LockEnv
 from turngate.envs.pool.pool import EnvPool

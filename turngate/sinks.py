@@ -43,9 +43,10 @@ from turngate.errors import ConfigError, DataError, MissingExtra, RunError
 from turngate.foreign import described
 from turngate.jsonl import read_json
 from turngate.parts import Part
+from turngate.servers import VIEW_PORT
 from turngate.store import Store, write_json_atomic
 from turngate.store.files import write_image
-from turngate.store.folder import VIEW_PORT, RunFolder
+from turngate.store.folder import RunFolder
 from turngate.store.metrics import JsonlSink
 from turngate.types import JSON, Score, Trajectory, derive_seed, storable
 

@@ -23,7 +23,7 @@ import pytest
 from tests.envs.pool_envs import BrokenConstructor, PoolEnv
 from tests.envs.test_pool import is_running, until
 from tests.helpers.ray_cluster import ray_cluster
-from turngate.cluster.connection import connected
+from turngate.cluster.ray_connection import connected
 from turngate.envs.pool import ray_pool
 from turngate.envs.pool.node_envs import NodeEnvs
 from turngate.envs.pool.process import pickled

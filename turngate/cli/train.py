@@ -43,7 +43,7 @@ def train_command(
     """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
     from turngate.config.run_config import load
 
-    cluster = [f"--cluster.address={json.dumps(on)}"] if on else []
+    cluster = ['--cluster.type="ray"', f"--cluster.address={json.dumps(on)}"] if on else []
     settings = load(
         config, [*method_override(method), *cluster, *context.args]
     )  # first: its mistakes are told without torch

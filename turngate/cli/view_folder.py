@@ -9,7 +9,7 @@ import typer
 
 from turngate.cli import consoles
 from turngate.cli.reading_runs import reads_runs
-from turngate.store.folder import VIEW_PORT
+from turngate.servers import VIEW_PORT
 
 app = typer.Typer(rich_markup_mode=None)
 

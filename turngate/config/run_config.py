@@ -23,7 +23,6 @@ from turngate.config.overlays import KEY, MergedMethod, merge_methods, names_in,
 from turngate.config.part_checks import check_parts
 from turngate.config.sections import (
     Baselines,
-    ClusterSection,
     EnvSection,
     EvalSection,
     Section,
@@ -32,6 +31,7 @@ from turngate.config.sections import (
     WarmStart,
 )
 from turngate.config.stages import StageRun, StageSection, check_stages, unfold_stages, with_settings
+from turngate.envs.pool.cluster_parts import ClusterPart
 from turngate.envs.registry import load_plugins
 from turngate.errors import ConfigError, DataError, UserError
 from turngate.jsonl import read_json, toml_of
@@ -90,7 +90,9 @@ class Config(Section):
     """The model that is trained: a name on the Hugging Face hub, a local folder, or a table for a tiny new one."""
     env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
     """The environment that is played. Write [[env]] several times to train on several at once."""
-    cluster: ClusterSection | None = None
+    cluster: ClusterPart | None = None
+    """The cluster of machines that plays the environments (ray); left out: this machine. train --on ADDRESS sets it. It
+    may be changed when a run goes on, and changes none of its numbers."""
     warm_start: WarmStart | None = None
     policy: PolicyPart = LocalPolicyPart()
     """The policy, which plays the episodes: where the model is decoded, and how its tokens are sampled."""

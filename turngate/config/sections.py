@@ -80,23 +80,6 @@ class EnvSection(Section):
         return self.kwargs if self.tasks is None else {**self.kwargs, "tasks": self.tasks.model_dump()}
 
 
-class ClusterSection(Section):
-    """A cluster of machines whose processes play the environments. The model stays where the command runs."""
-
-    type: Literal["ray"] = "ray"
-    """What places the processes, and starts them again where they or their node die: Ray ("turngate[ray]")."""
-    address: str = "auto"
-    """Where its head is: HOST:PORT, ray://HOST:PORT of a client server, or auto for the cluster of this machine."""
-    envs_per_process: int = Field(32, ge=1)
-    """Number of environments in a process, at most; policy.concurrency says how many there are of each [[env]]."""
-    cpus: float = Field(1.0, ge=0)
-    """Number of CPUs that Ray reserves for a process."""
-    resources: dict[str, float] = {}
-    """Other resources that a process needs, for instance {browser = 1}: it runs on nodes that have them."""
-    start_s: float = Field(120.0, gt=0)
-    """Seconds within which the processes must have started, or one of them must be back after all were lost."""
-
-
 class TinyModel(Section):
     """A new model: Qwen3's architecture with random weights, and a tokenizer trained on the texts of the warm start."""
 

@@ -16,10 +16,10 @@ from functools import lru_cache, partial
 from typing import Self
 
 from turngate.agents.rollout import Worlds
-from turngate.cluster.connection import connected
 from turngate.config.run_config import only_trusted
-from turngate.config.sections import ClusterSection, EnvSection
+from turngate.config.sections import EnvSection
 from turngate.envs.base import TurnEnv
+from turngate.envs.pool.cluster_parts import ClusterPart
 from turngate.envs.pool.pool import EnvPool
 from turngate.envs.pool.pools import EnvPools, maker
 from turngate.envs.pool.ray_pool import RayPool
@@ -44,7 +44,7 @@ class Environments:
     """
 
     def __init__(
-        self, sections: Sequence[EnvSection], *, trained: bool = True, cluster: ClusterSection | None = None
+        self, sections: Sequence[EnvSection], *, trained: bool = True, cluster: ClusterPart | None = None
     ) -> None:
         self._cluster = cluster
         self.sections: Mapping[str, EnvSection] = {section.label: section for section in sections}
@@ -192,7 +192,7 @@ class Environments:
         """The pools of environment instances that play episodes: at most ``size`` at once of each environment."""
         async with AsyncExitStack() as stack:
             if self._cluster is not None:
-                stack.enter_context(connected(self._cluster.address))
+                stack.enter_context(self._cluster.connected())
             pools: dict[str, EnvPool | RayPool] = {
                 label: await stack.enter_async_context(self._opened_pool(section, size))
                 for label, section in self.sections.items()
@@ -203,14 +203,7 @@ class Environments:
         make_env, cluster = maker(section.id, **section.arguments), self._cluster
         if cluster is None:
             return EnvPool(make_env, size=size, isolation=section.isolation)
-        return RayPool(
-            make_env,
-            size=size,
-            isolation=section.isolation,
-            per_process=cluster.envs_per_process,
-            resources={"CPU": cluster.cpus, **cluster.resources},
-            start_s=cluster.start_s,
-        )
+        return cluster.pool(make_env, size=size, isolation=section.isolation)
 
     def _pools(self, per_step: int, first: Mapping[str, int], most: int | None) -> list[TaskPool]:
         """The pool of each environment; see ``pool_of`` for what it raises."""

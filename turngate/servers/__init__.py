@@ -9,6 +9,8 @@ rule for a missing answer applies. It is never the fault of the environment that
 
 from __future__ import annotations
 
+VIEW_PORT = 8765
+"""Port of this machine at which ``turngate view`` shows runs, unless it is told another one."""
 MOST_BYTES = 16_000_000
 """Largest answer of a server that is read."""
 

@@ -43,9 +43,6 @@ from typing import Self
 
 from turngate.errors import ConfigError, DataError, WriteError
 
-VIEW_PORT = 8765
-"""Port of this machine at which ``turngate view`` shows runs, unless it is told another one."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:

@@ -7,7 +7,7 @@ import os
 import pickle
 import socket
 from contextlib import AsyncExitStack
-from typing import Any, Literal
+from typing import Literal
 
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool.pool import EnvPool, LeasedEnv
@@ -42,7 +42,7 @@ class NodeEnvs:
     async def ping(self) -> None:
         """Answer, as a sign of life."""
 
-    async def call(self, lease: int, method: str, args: tuple[Any, ...]) -> bytes:
+    async def call(self, lease: int, method: str, args: tuple[object, ...]) -> bytes:
         """Call a method of a leased environment; ``reset`` begins the lease. The pickled result and error."""
         try:
             if method == "reset" and lease not in self._leases:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Self
 
-from turngate.cluster.connection import check_room
+from turngate.cluster.ray_connection import check_room
 from turngate.envs.pool.node_envs import NodeEnvs
 from turngate.envs.pool.pool import CALLS_PER_STEP, MARGIN_S, OPEN_DEADLINE_S, MakeEnv
 from turngate.envs.pool.process import pickled
@@ -67,7 +67,7 @@ class ClusterEnv:
         """As ``LeasedEnv.restore``."""
         await self._call("restore", snapshot)
 
-    async def _call(self, method: str, *args: Any) -> Any:
+    async def _call(self, method: str, *args: object) -> Any:
         return await self._pool.call(self._process, self._lease, method, args)
 
 
@@ -77,8 +77,8 @@ class RayPool:
     What an environment does to itself is dealt with on its node, as in any pool. A process or node that dies, or does
     not answer, raises EnvError in every call of its leases: their episodes are broken, whatever the agent did. Ray
     starts it again, elsewhere if it must; until it answers, episodes are given to the others. If none answers for
-    ``start_s``, ``lease`` raises RunError. Connect to the cluster first (``turngate.cluster.connection``), and use it
-    inside one event loop with ``async with``.
+    ``start_s``, ``lease`` raises RunError. Use it inside ``turngate.cluster.ray_connection.connected``, in one event
+    loop, with ``async with``.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class RayPool:
         """Whether ``lease`` would return at once."""
         return any(self._has_room(process) for process in self._processes)
 
-    async def call(self, process: _Process, lease: int, method: str, args: tuple[Any, ...]) -> Any:
+    async def call(self, process: _Process, lease: int, method: str, args: tuple[object, ...]) -> object:
         """Call a method of a leased environment. For ``ClusterEnv``."""
         if process.cause:
             raise EnvError(f"the process of the environment was lost before '{method}': {process.cause}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from turngate.types import Metrics
 
 _STATUS = Path("/proc/self/status")
@@ -19,6 +17,8 @@ def peak_memory() -> Metrics:
     torch had allocated on the fullest GPU, left out without one. Processes of engines, environments and other ranks are
     not in either.
     """
+    import torch
+
     metrics: Metrics = {}
     lines = _STATUS.read_text(encoding="utf-8").splitlines() if _STATUS.exists() else []
     for line in lines:
