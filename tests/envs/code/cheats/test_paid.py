@@ -10,6 +10,8 @@ Each cheat is tried on one generated problem (plain runner), and on one with pyt
 ``python -m benchmarks.what_is_paid`` tries each on every kind of problem.
 """
 
+from itertools import islice
+
 import pytest
 
 from tests.envs.code.cheats.cheat import CLASSES
@@ -58,8 +60,9 @@ BITES = {"patching": 7, "forging": 6, "looking up": 8, "telling runs apart": 8}
 @pytest.mark.parametrize("group", BITES)
 def test_the_corpus_bites(place, found, group, kind):
     """So that it is the grading that refuses them, and not a mistake in them; not each has something to bite here."""
-    bitten = [cheat.name for cheat in CHEATS if cheat.kind == group and bare(place[0], found[kind], cheat)]
-    assert len(bitten) >= BITES[group], bitten
+    tried = (cheat.name for cheat in CHEATS if cheat.kind == group and bare(place[0], found[kind], cheat))
+    bitten = list(islice(tried, BITES[group]))  # the rest need not be tried
+    assert len(bitten) == BITES[group], bitten
 
 
 def test_no_list_of_names_would_find_them(found):
