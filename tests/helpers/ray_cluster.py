@@ -9,12 +9,13 @@ NODE: dict[str, Any] = {"num_cpus": 1, "include_dashboard": False, "object_store
 
 
 @contextmanager
-def ray_cluster(nodes: int) -> Iterator[Any]:
-    """A cluster of so many nodes with a CPU each; its ``address`` is that of the head, which is the first."""
+def ray_cluster(nodes: int, **head: int) -> Iterator[Any]:
+    """A cluster of so many nodes with a CPU each; its ``address`` is that of the head, which is the first. ``head``:
+    more arguments of that."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    cluster = Cluster(initialize_head=True, head_node_args={**NODE, **head})
     try:
         for _ in range(nodes - 1):
             cluster.add_node(**{name: value for name, value in NODE.items() if name != "include_dashboard"})

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -62,8 +63,16 @@ envs_per_process = 3
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    with ray_cluster(3) as cluster:
+def client_port() -> int:
+    """A port for connections from outside."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def cluster(client_port: int) -> Iterator[Any]:
+    with ray_cluster(3, ray_client_server_port=client_port) as cluster:
         yield cluster
 
 
@@ -102,22 +111,23 @@ def same(one: RunFolder, other: RunFolder) -> None:
 
 
 def test_a_run_on_three_machines_is_that_of_one_process_also_after_it_was_killed(
-    cluster: Any, config: Path, tmp_path: Path, forked: Forks
+    cluster: Any, client_port: int, config: Path, tmp_path: Path, forked: Forks
 ) -> None:
+    """It goes on from outside the cluster."""
     alone = tmp_path / "alone.toml"
     alone.write_text(CONFIG)
     assert turngate("train", alone, f"--folder={tmp_path / 'alone'}") == 0
     assert turngate("train", config, f"--folder={tmp_path / 'whole'}", "--on", cluster.address) == 0
     same(RunFolder(tmp_path / "alone" / "run"), RunFolder(tmp_path / "whole" / "run"))
     run = RunFolder(tmp_path / "killed" / "run")
-    words = ["train", str(config), f"--folder={tmp_path / 'killed'}", "--on", cluster.address]
-    process = forked.start(*words, cwd=ROOT, env=os.environ)
+    words = ["train", str(config), f"--folder={tmp_path / 'killed'}", "--on"]
+    process = forked.start(*words, cluster.address, cwd=ROOT, env=os.environ)
     while not (run.trajectories / "step=000002").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.kill()
     assert process.wait(60.0) == -signal.SIGKILL
-    assert turngate(*words) == 0
+    assert turngate(*words, f"ray://127.0.0.1:{client_port}") == 0
     same(RunFolder(tmp_path / "alone" / "run"), run)
     for _ in range(200):
         if not env_processes():

@@ -41,7 +41,7 @@ def connected(address: str) -> Iterator[None]:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, ValueError, OSError and its own
         ray.shutdown()  # it may have begun
-        first = described(error).strip().splitlines()[0]
+        first = described(error).strip().splitlines()[0].rstrip(".")
         raise ConfigError(
             f"cluster.address = '{address}': {first}; every node needs Ray {ray.__version__}; {HOW}"
         ) from error

@@ -197,7 +197,8 @@ class Environments:
                 label: await stack.enter_async_context(self._opened_pool(section, size))
                 for label, section in self.sections.items()
             }
-            yield EnvPools(pools)
+            async with EnvPools(pools) as worlds:  # closes all at the same time
+                yield worlds
 
     def _opened_pool(self, section: EnvSection, size: int) -> EnvPool | RayPool:
         make_env, cluster = maker(section.id, **section.arguments), self._cluster
