@@ -118,6 +118,7 @@ SLOW = """
     envs/sql/test_database.py
     envs/sql/test_generate.py
     envs/test_pool.py
+    envs/test_ray_pool.py
     envs/tooluse/bfcl/test_bfcl_env.py
     envs/tooluse/bfcl/test_bfcl_training.py
     envs/tooluse/domains/test_errands.py
@@ -140,6 +141,7 @@ SLOW = """
     run/test_architectures.py
     run/test_branched_guides.py
     run/test_branching.py
+    run/test_cluster.py
     run/test_credit.py
     run/test_keeping.py
     run/test_killed.py
