@@ -176,6 +176,7 @@ def test_five_questions_are_answered_by_clicking(watched: Watched, page_file: Pa
     assert "credit" in page.inner_text("#turn-1")
     assert "episodes" in page.inner_text("#turn-1 table")
     # 3: where did the hint go?
+    page.wait_for_timeout(300)  # the page scrolls to the turn once more when its height is known
     click(watched, "nav >> text=find")
     page.select_option("label:has-text('help') select", "with help")
     page.wait_for_function("() => !location.href.includes('help') || document.querySelectorAll('tbody a').length")
