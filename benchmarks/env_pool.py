@@ -52,9 +52,13 @@ class Sleeping(LockEnv):
 
     turn_spec = replace(LockEnv.turn_spec, any_thread=False)
 
+    def __init__(self, nap_s: float = NAP_S) -> None:
+        super().__init__()
+        self._nap_s = nap_s
+
     def act(self, action: Action) -> Outcome:
         """Take a while."""
-        time.sleep(NAP_S)
+        time.sleep(self._nap_s)
         return super().act(action)
 
 

@@ -44,8 +44,8 @@ def show_command(
 
 
 def list_trajectories(console: Console, path: Path, step: int | None) -> None:
-    """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first; with the
-    last step, the rules of an experience memory that its evaluations withheld."""
+    """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first; of many
+    the best and the worst. With the last step, the rules of an experience memory that its evaluations withheld."""
     from turngate.store import Store
     from turngate.store.folder import RunFolder
     from turngate.trainer.evaluation.evaluations_file import withheld_lines
@@ -58,13 +58,16 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     rows = [pair for group in store.read(at) for pair in zip(group.trajectories, group.scores, strict=True)]
     helped = ["help"] if any(trajectory.guidance for trajectory, _ in rows) else []
     table = Table("trajectory", "outcome", "paid", "turns", *helped, "ending", box=None, title=f"step {at}")
-    for trajectory, score in sorted(rows, key=lambda pair: -pair[1].total)[:LISTED]:
+    rows.sort(key=lambda pair: -pair[1].total)
+    for trajectory, score in rows if len(rows) <= LISTED else [*rows[: LISTED // 2], *rows[-LISTED // 2 :]]:
         outcome = "unusable" if score.outcome is None else f"{score.outcome:g}"
         cells = [trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns))]
         table.add_row(*cells, *[_help(trajectory) for _ in helped], trajectory.ending)
     print_table(console, table)
     if len(rows) > LISTED:
-        console.print(f"{len(rows) - LISTED} more; all are in {run.trajectories} as Parquet", highlight=False)
+        more = f"{len(rows) - LISTED} more between the {LISTED // 2} best paid and the {LISTED // 2} worst"
+        console.print(f"{more}; all are in {run.trajectories} as Parquet", highlight=False)
+    console.print("--trajectory ID prints one turn by turn", highlight=False)
     if at == store.last_step(None):
         for line in withheld_lines(path):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
