@@ -98,7 +98,7 @@ def picture(page: Page, file: Path, route: str, out: Path) -> None:
     """What the window shows of one page of a run's file."""
     page.goto("about:blank")
     page.goto(file.as_uri() + route)
-    page.wait_for_selector("#turn-0 h4")
+    page.wait_for_selector(f"#turn-{route.rpartition('/')[2]} h4")
     page.wait_for_function("() => [...document.images].every((one) => one.complete)")
     page.wait_for_timeout(500)  # the page scrolls to the turn once more when its height is known
     page.screenshot(path=out)
