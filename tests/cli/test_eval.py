@@ -56,7 +56,7 @@ def test_it_keeps_episodes_results_config_and_versions_and_says_where(here, caps
     tiny.save(models.plain_model(), models.tokenizer(), here / "model")
     assert turngate("eval", here / "model", *LOCK, "--out", "kept", "--samples", 2) == 0
     told, first, passed, apart, second = capsys.readouterr().out.splitlines()
-    assert told == "no tools in the template: only what the environment says can name them, any tool format is read"
+    assert told == "no tools in the template: the environment names them, any tool format is read"
     assert first.startswith("turngate/Lock-v1 heldout, temperature 1: ")
     assert " of 8 solved unaided = " in first
     assert first.endswith("; 4 tasks, 4 distinct questions, 8 episodes, 0 unusable")

@@ -19,7 +19,7 @@ from turngate.store import Store
 
 LOCK = {"id": "turngate/Lock-v1"}
 (PRESS,) = (tool.schema for tool in LockEnv.turn_spec.tools)
-TEXT = "no tools in the template: only what the environment says can name them, any tool format is read"
+TEXT = "no tools in the template: the environment names them, any tool format is read"
 
 
 @pytest.fixture

@@ -190,7 +190,8 @@ def test_sources_of_the_shipped_rates_exist() -> None:
 def test_the_commands_of_the_page_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/scale.md").read_text(), re.DOTALL)
     lines = [shlex.split(line, comments=True) for line in "".join(blocks).splitlines()]
-    assert {tuple(words[:2]) for words in lines} == {("turngate", "plan")}
+    plans = [words for _, *words in lines if words[0] == "plan"]
+    assert len(plans) == 4
     rates(config.parent)
-    for _, *words in lines:
+    for words in plans:
         assert turngate_at(config.parent, *words) == 0, words

@@ -124,13 +124,13 @@ def test_a_process_that_stands_still_is_given_up_within_its_deadline(
     cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a network that is cut: it neither answers nor ends."""
-    monkeypatch.setattr(ray_pool, "NETWORK_S", -43.0)  # 2 × 20 s that the environment declares, 5 s, and this
-    monkeypatch.setattr(ray_pool, "OPEN_DEADLINE_S", 60.0)
 
     async def scenario() -> None:
-        async with Pool(size=1, start_s=3.0) as pool:
+        async with Pool(size=1) as pool:
             async with pool.lease() as env:
                 pid = await begun(env)
+                monkeypatch.setattr(ray_pool, "NETWORK_S", -43.0)  # 2 × 20 s that the environment declares, 5 s, this
+                monkeypatch.setattr(pool, "_start_s", 3.0)
                 os.kill(pid, signal.SIGSTOP)
                 with pytest.raises(EnvError, match="did not answer within 2 s"):
                     await env.step("do nothing x")

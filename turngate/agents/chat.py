@@ -134,7 +134,7 @@ class Chat:
             return f"tools are listed by the chat template, called in {self.tool_format} tool format"
         if self.describes:
             return "no tools in the template: a system message has them, any tool format is read"
-        return "no tools in the template: only what the environment says can name them, any tool format is read"
+        return "no tools in the template: the environment names them, any tool format is read"
 
     @property
     def about_history(self) -> str:

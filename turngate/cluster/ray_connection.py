@@ -38,7 +38,7 @@ def connected(address: str) -> Iterator[None]:
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        _connect(address)
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, ValueError, OSError and its own
         ray.shutdown()  # it may have begun
         first = described(error).strip().splitlines()[0].rstrip(".")
@@ -53,6 +53,19 @@ def connected(address: str) -> Iterator[None]:
         ray.shutdown()
         if is_main:
             signal.signal(signal.SIGTERM, handler)
+
+
+def _connect(address: str) -> None:
+    import ray
+
+    for last in (False, False, True):
+        try:
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        except ConnectionAbortedError:  # a head that is busy now and then fails to start the process of a client
+            ray.shutdown()
+            if last:
+                raise
 
 
 def _check_answer(address: str) -> None:
