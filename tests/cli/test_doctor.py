@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from tests.helpers import architectures, models, templates
+from tests.helpers import architectures, models, templates, tiny_run
 from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 from turngate.config.run_config import load
@@ -170,16 +170,40 @@ def test_a_model_that_cannot_be_captured_is_told_and_not_refused(whole, told, tm
         (["MODEL"], "name a model and an environment"),
         (["MODEL", LOCK, "more"], "'more' is neither the model nor the environment"),
         (["MODEL", "turngate/Lok-v1", "--config", "CONFIG"], "unknown environment of the config 'turngate/Lok-v1'"),
-        (["--config", "TINY"], "model is a table for a new model; name one that exists"),
         (["MODEL", LOCK, "--policy.contxt=3"], "unknown key 'policy.contxt'; did you mean 'context'?"),
     ],
 )
 def test_a_command_that_names_too_little_or_too_much_is_a_line(arguments, said, whole, told, tmp_path):
-    new = tmp_path / "new.toml"
-    new.write_text('[model]\nlayers = 1\n[env]\nid = "turngate/Lock-v1"\n[warm_start]\nepisodes = 2\n')
-    names = {"MODEL": whole, "CONFIG": config(tmp_path, whole), "TINY": new}
+    names = {"MODEL": whole, "CONFIG": config(tmp_path, whole)}
     code, _, error = told(*[names.get(one, one) for one in arguments])
     assert (code, error.count("\n"), said in error) == (2, 1, True), error
+
+
+def test_a_config_with_a_new_model_is_looked_at_before_and_after_its_run(told, tmp_path, monkeypatch):
+    """The vocabulary is that of the run; a model of the run is looked at as one of another run."""
+    monkeypatch.chdir(tmp_path)
+    Path("new.toml").write_text(
+        '[env]\nid = "turngate/Lock-v1"\n[eval]\ntasks = 1\n[train]\nsteps = 1\ntasks_per_step = 1\ngroup_size = 2\n'
+        + tiny_run.tiny()
+    )
+    code, found, _ = told("--config", "new.toml")
+    assert (code, found["verdict"], found["files"]) == (0, "a run would begin", "none, it is new")
+    assert turngate("train", "new.toml") == 0
+    (trained,) = Path("runs").glob("*/model")
+    after = told(trained, "--config", "new.toml")[1]
+    assert after["verdict"] == "a run would begin"
+    assert [found[one] for one in ("model", "vocabulary", "prompt")] == [
+        after[one] for one in ("model", "vocabulary", "prompt")
+    ]
+    assert json.loads((trained / "config.json").read_text())["vocab_size"] == number(found["vocabulary"], r"^([\d,]+)")
+
+
+def test_a_new_model_is_not_played(told, tmp_path):
+    new = tmp_path / "new.toml"
+    new.write_text('[env]\nid = "turngate/Lock-v1"\n' + tiny_run.tiny())
+    code, found, _ = told("--config", new, "--play", 1)
+    assert code == 1
+    assert found["episodes"].startswith("refused: a new model has learned nothing yet; play a trained one")
 
 
 # --- broken folders, through both commands ----------------------------------------------------------------------------

@@ -63,6 +63,8 @@ def settings_of(model: str, env: str, config: Path | None, overrides: Sequence[s
         data: dict[str, Any] = {"model": model, "env": {"id": env}}
         return parse_with(data, overrides)
     settings = load(config, [*overrides, *([f"--model={model}"] if model else [])])
+    if model:  # a run of another model has another folder
+        settings = settings.model_copy(update={"name": f"{settings.name}-with-another-model"})
     if not env:
         return settings
     chosen = tuple(section for section in settings.env if env in (section.label, section.id))

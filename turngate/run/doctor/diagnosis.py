@@ -17,6 +17,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.parts import LocalPolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.config.run_config import Config
+from turngate.config.sections import TinyModel
 from turngate.errors import ConfigError, UserError
 from turngate.parts import when_used
 from turngate.run.assembly.credit import needs_reference, trains_reward_model
@@ -35,7 +36,9 @@ from turngate.run.doctor.needed_memory import (
 )
 from turngate.run.environments import Environments
 from turngate.run.job import Job
+from turngate.run.start.demonstrations import Demonstrations, demonstrations
 from turngate.run.start.examples import with_examples
+from turngate.run.start.warm_start import untrained
 from turngate.tools.formats.base import THOUGHT
 from turngate.trainer.learner import logits_at_once, tokens_of_a_pass
 from turngate.types import Task
@@ -65,12 +68,10 @@ class DoctorLine:
 
 def findings(config: Config) -> Iterator[DoctorLine]:
     """The findings, in the order of a run. Ends at a refusal without which the next ones cannot be known."""
-    if not isinstance(config.model, str):
-        raise ConfigError("model is a table for a new model; name one that exists: a folder, or a name of the hub")
     try:
-        model, tokenizer = outlined(config.model)
+        model, tokenizer = outlined(config.model) if isinstance(config.model, str) else _new_model(config)
         config.policy.check(model)
-    except ConfigError as error:
+    except UserError as error:
         yield DoctorLine(about="model", line=str(error), refused=True)
         return
     yield from _about_model(config.model, model, tokenizer)
@@ -95,22 +96,37 @@ def findings(config: Config) -> Iterator[DoctorLine]:
     yield from _about_memory(config, model, shortest)
 
 
-def _about_model(name: str, model: LanguageModel, tokenizer: Tokenizer) -> Iterator[DoctorLine]:
+def _new_model(config: Config) -> tuple[LanguageModel, Tokenizer]:
+    """The model that the warm start would begin with; its vocabulary is that of the demonstrations."""
+    assert config.warm_start is not None  # a new model needs one
+
+    async def made(environments: Environments, shown: Demonstrations) -> tuple[LanguageModel, Tokenizer]:
+        async with environments.worlds(config.policy.concurrency) as worlds:
+            return await untrained(config, shown, worlds)
+
+    with Environments(config.env) as environments:
+        return asyncio.run(made(environments, demonstrations(environments, config.warm_start)))
+
+
+def _about_model(name: str | TinyModel, model: LanguageModel, tokenizer: Tokenizer) -> Iterator[DoctorLine]:
     size = size_of(model)
     heads = f"{size.heads} heads" + (", tied embeddings" if _tied(model) else "")
     shape = f"{type(model).__name__}, {size.layers} layers of width {size.width}, {heads}"
     yield DoctorLine(about="model", line=f"{shape}, {size.weights:,} weights")
+    yield _about_files(name, model) if isinstance(name, str) else DoctorLine(about="files", line="none, it is new")
+    yield DoctorLine(about="vocabulary", line=f"{len(tokenizer):,} tokens, {size.vocabulary:,} embeddings")
+    yield DoctorLine(about="attention", line="; ".join(_attention(model)))
+
+
+def _about_files(name: str, model: LanguageModel) -> DoctorLine:
     try:
         stored = stored_weights(name, model)
     except ConfigError as error:
-        yield DoctorLine(about="files", line=str(error), refused=True)
-    else:
-        line = "not here yet; they are downloaded when a run begins"
-        if stored is not None:
-            line = f"{stored.files} of {bytes_text(stored.size)} in {'/'.join(stored.formats) or 'an older format'}"
-        yield DoctorLine(about="files", line=f"{line}; trained in float32")
-    yield DoctorLine(about="vocabulary", line=f"{len(tokenizer):,} tokens, {size.vocabulary:,} embeddings")
-    yield DoctorLine(about="attention", line="; ".join(_attention(model)))
+        return DoctorLine(about="files", line=str(error), refused=True)
+    line = "not here yet; they are downloaded when a run begins"
+    if stored is not None:
+        line = f"{stored.files} of {bytes_text(stored.size)} in {'/'.join(stored.formats) or 'an older format'}"
+    return DoctorLine(about="files", line=f"{line}; trained in float32")
 
 
 def _attention(model: LanguageModel) -> Iterator[str]:

@@ -49,11 +49,15 @@ class FirstEpisodes:
 async def first_episodes(config: Config, environments: Environments, n_tasks: int) -> FirstEpisodes:
     """Play the first tasks of the split that is trained on, those after the examples, taking the likeliest tokens.
 
-    Raises ConfigError for a policy that samples from no model of its own, and as ``load_model`` does.
+    Raises ConfigError for a policy that samples from no model of its own, for a new model, and as ``load_model`` does.
     """
     if not config.policy.trainable:
         raise ConfigError(f'policy.type "{config.policy.type}" brings its own model; play it with turngate eval')
-    model, tokenizer = load_model(str(config.model))
+    if not isinstance(config.model, str):
+        raise ConfigError(
+            "a new model has learned nothing yet; play a trained one: turngate doctor RUN/model ENV --play N"
+        )
+    model, tokenizer = load_model(config.model)
     groups: list[ScoredGroup] = []
     async with environments.worlds(config.policy.concurrency) as worlds:
         chat = await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))

@@ -62,7 +62,7 @@ async def _make(
     shown = demonstrations(environments, config.warm_start)
     if not shown.tasks:
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
-    model, tokenizer = await _untrained(config, shown, worlds)
+    model, tokenizer = await untrained(config, shown, worlds)
     chat = await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))
     await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
     solved = await _played(config, environments, worlds, shown, chat, console)
@@ -172,8 +172,8 @@ def _shown(hint: str) -> Guidance:
     return Guidance(kind="shown", level=0, text=hint, source="demonstration")
 
 
-async def _untrained(config: Config, shown: Demonstrations, worlds: Worlds) -> tuple[LanguageModel, Tokenizer]:
-    """The model before the warm start."""
+async def untrained(config: Config, shown: Demonstrations, worlds: Worlds) -> tuple[LanguageModel, Tokenizer]:
+    """The model before the warm start: the one that is named, or a new one with the demonstrations' vocabulary."""
     if isinstance(config.model, str):
         return load_model(config.model)
     texts, seed = await texts_of(shown, worlds), derive_seed(config.seed, "model")
