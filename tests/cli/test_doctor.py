@@ -14,8 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from tests.helpers import architectures, models, templates, tiny_run
 from tests.helpers.command_line import turngate
+from turngate import register
 from turngate.agents import tiny
 from turngate.config.run_config import load
+from turngate.envs.registry import registered
 from turngate.run.job import Job
 from turngate.store import Store
 
@@ -196,6 +198,16 @@ def test_a_config_with_a_new_model_is_looked_at_before_and_after_its_run(told, t
         after[one] for one in ("model", "vocabulary", "prompt")
     ]
     assert json.loads((trained / "config.json").read_text())["vocab_size"] == number(found["vocabulary"], r"^([\d,]+)")
+
+
+def test_a_new_model_without_a_demonstration_is_refused(told, tmp_path):
+    if "test/NoOracle-v0" not in registered():
+        register("test/NoOracle-v0", "tests.helpers.odd_envs:NoOracle")
+    new = tmp_path / "new.toml"
+    new.write_text('[env]\nid = "test/NoOracle-v0"\n' + tiny_run.tiny())
+    code, found, _ = told("--config", new)
+    assert code == 1
+    assert found["model"].startswith("refused: none of 16 demonstrations can be used: task 0 of")
 
 
 def test_a_new_model_is_not_played(told, tmp_path):

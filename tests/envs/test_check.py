@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
-from turngate.envs.check.check_env import Finding, check_env
+from turngate.envs.check.check_env import Finding, check_env, rules_tried
 from turngate.envs.check.env_rules import RULES
 from turngate.envs.tasks import TaskList
 from turngate.errors import UnknownName
@@ -575,3 +575,8 @@ def test_an_unknown_id_is_the_callers_mistake():
 def test_a_finding_reads_as_a_sentence():
     finding = Finding(level="error", rule="oracle", message="the oracle failed")
     assert str(finding) == "[oracle] the oracle failed"
+
+
+def test_where_reset_is_broken_no_rule_is_said_to_be_tried_that_plays():
+    assert rules_tried(()) == ("reset", *RULES, "own_code", "close", "leftovers")
+    assert rules_tried(check_env(CannotStart())) == ("reset", "own_code", "close", "leftovers")

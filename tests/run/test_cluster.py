@@ -28,6 +28,8 @@ from tests.helpers.forked_commands import Forks
 from tests.helpers.ray_cluster import ray_cluster
 from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny
+from turngate.cluster.ray_connection import connected
+from turngate.errors import ConfigError
 from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
@@ -208,3 +210,28 @@ def test_what_is_not_there_is_one_line_before_any_work(
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "'ray' is not installed; run: pip install \"turngate[ray]\"" in refused("--on", cluster.address)
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_head_that_fails_to_start_a_client_is_asked_three_times(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    asked = []
+
+    def init(**_: object) -> None:
+        asked.append(1)
+        if len(asked) <= failures:
+            raise ConnectionAbortedError("Initialization failure from server")
+
+    monkeypatch.setattr(ray, "init", init)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"ray://127.0.0.1:{head.getsockname()[1]}"
+        if failures == 2:
+            with connected(address):
+                pass
+        else:
+            with pytest.raises(ConfigError, match="Initialization failure"), connected(address):
+                pass
+    assert len(asked) == 3

@@ -24,13 +24,15 @@ def check(
     ] = None,
 ) -> None:
     """Check that an environment keeps the common rules. Exit code 1 if it does not."""
-    from turngate.envs.check.check_env import check_env, rule_names
+    from turngate.envs.check.check_env import check_env, rules_tried
 
     given, console = arguments_of(env, kwargs, config), consoles.output()
     findings = check_env(env, episodes=episodes, seed=seed, kwargs=given)
     for finding in findings:
         console.print(f"{finding.level}: {finding}", markup=False, highlight=False)
     errors = sum(finding.level == "error" for finding in findings)
-    console.print(f"rules, tried with {episodes} seeds: {', '.join(rule_names())}", markup=False, highlight=False)
+    console.print(
+        f"rules, tried with {episodes} seeds: {', '.join(rules_tried(findings))}", markup=False, highlight=False
+    )
     console.print(f"{env}: {errors} errors, {len(findings) - errors} warnings", markup=False)
     raise typer.Exit(1 if errors else 0)

@@ -16,6 +16,7 @@ from turngate.foreign import described
 NAMESPACE = "turngate"
 ANSWER_S = 5.0
 """How long the head of a cluster may take to accept a connection."""
+ATTEMPTS = 3
 HOW = "`ray start --head` starts a cluster and prints its address"
 
 
@@ -56,15 +57,16 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _connect(address: str) -> None:
+    """Try ``ATTEMPTS`` times: a head that is busy now and then fails to start the process of a client."""
     import ray
 
-    for last in (False, False, True):
+    for left in reversed(range(ATTEMPTS)):
         try:
             ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
             return
-        except ConnectionAbortedError:  # a head that is busy now and then fails to start the process of a client
-            ray.shutdown()
-            if last:
+        except ConnectionAbortedError:
+            ray.shutdown()  # it may have begun
+            if not left:
                 raise
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turngate.envs import registry
@@ -54,9 +54,10 @@ def check_env(
     return [finding for finding in findings if first[finding.message] is finding]
 
 
-def rule_names() -> tuple[str, ...]:
-    """The rules that ``check_env`` tries, in their order. The others are left out where "reset" is broken."""
-    return ("reset", *RULES, "own_code", "close", "leftovers")
+def rules_tried(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The names of the rules that ``check_env`` tried when it found these: where reset is broken nothing is played."""
+    played = () if any(finding.rule == "reset" for finding in findings) else RULES
+    return ("reset", *played, "own_code", "close", "leftovers")
 
 
 def _findings(rule: str, level: Level, problems: Problems) -> list[Finding]:

@@ -18,7 +18,7 @@ from turngate.agents.policies.parts import LocalPolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.config.run_config import Config
 from turngate.config.sections import TinyModel
-from turngate.errors import ConfigError, UserError
+from turngate.errors import ConfigError, RunError, UserError
 from turngate.parts import when_used
 from turngate.run.assembly.credit import needs_reference, trains_reward_model
 from turngate.run.assembly.learners import bytes_of_passes, device_here, sampler_precision
@@ -71,7 +71,7 @@ def findings(config: Config) -> Iterator[DoctorLine]:
     try:
         model, tokenizer = outlined(config.model) if isinstance(config.model, str) else _new_model(config)
         config.policy.check(model)
-    except UserError as error:
+    except (UserError, RunError) as error:
         yield DoctorLine(about="model", line=str(error), refused=True)
         return
     yield from _about_model(config.model, model, tokenizer)

@@ -60,8 +60,6 @@ async def _make(
     """Train the model of the warm start and write it into the folder."""
     assert config.warm_start is not None
     shown = demonstrations(environments, config.warm_start)
-    if not shown.tasks:
-        raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
     model, tokenizer = await untrained(config, shown, worlds)
     chat = await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))
     await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
@@ -173,7 +171,12 @@ def _shown(hint: str) -> Guidance:
 
 
 async def untrained(config: Config, shown: Demonstrations, worlds: Worlds) -> tuple[LanguageModel, Tokenizer]:
-    """The model before the warm start: the one that is named, or a new one with the demonstrations' vocabulary."""
+    """The model before the warm start: the one that is named, or a new one with the demonstrations' vocabulary.
+
+    Raises RunError if no demonstration can be used.
+    """
+    if not shown.tasks:
+        raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
     if isinstance(config.model, str):
         return load_model(config.model)
     texts, seed = await texts_of(shown, worlds), derive_seed(config.seed, "model")
