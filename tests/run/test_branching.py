@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from tests.helpers.run_metrics import MEASURED
 from turngate.config.run_config import parse
 from turngate.envs.lock import LockEnv
 from turngate.errors import ConfigError
@@ -129,13 +130,13 @@ def test_a_resumed_run_goes_on_bit_for_bit(started: Path):
         file.unlink()
     run.model.rmdir()
     again, _ = trained(started, "again", steps=2, **settings)
-    assert [_timeless(row) for row in again] == [_timeless(row) for row in whole]
+    assert [_computed(row) for row in again] == [_computed(row) for row in whole]
     one, other = ({n: p for n, p in _weights(started / name).items()} for name in ("whole", "again"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def _timeless(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not name.startswith("time")}
+def _computed(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith(MEASURED)}
 
 
 def _weights(run: Path) -> dict[str, torch.Tensor]:
