@@ -1,22 +1,25 @@
 """The trackio sink, with the real trackio: what its file holds after a run, and that nothing is asked of anybody.
 
-trackio fixes its folder when it is imported, so each run here is a process of its own.
+trackio fixes its folder when it is imported, so each run here is a process of its own, forked from one that has not.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import pytest
 
 from benchmarks.viewer_figures import played_shop
+from tests.helpers.forked_commands import Forks
 from tests.helpers.tiny_run import tiny_model
 from turngate.store import Store
 from turngate.store.folder import RunFolder
@@ -26,6 +29,8 @@ pytestmark = [
     pytest.mark.component,
     pytest.mark.skipif(importlib.util.find_spec("trackio") is None, reason="trackio is not installed"),
 ]
+
+Train: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 CONFIG = (
     """
@@ -84,14 +89,28 @@ class WatcherSink:
 '''
 
 
-def train(folder: Path, more: str, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    """``turngate train`` of the config, in a process whose home and trackio folder are in ``folder``."""
-    (folder / "watcher.py").write_text(WATCHER.replace("\\\\n", "\\n"))
-    (folder / "lock.toml").write_text(CONFIG.format(more=more))
+@pytest.fixture(scope="module")
+def logged_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Forks, dict[str, str]]]:
+    """Commands of somebody who is logged in and online: trackio's own init would ask the Hub whose token that is."""
+    folder = tmp_path_factory.mktemp("logged_in")
     path = os.pathsep.join(filter(None, sys.path))
-    named = {"PYTHONPATH": path, "TRACKIO_DIR": str(folder / "kept"), "HF_HOME": str(folder / "hub"), **env}
-    command = [sys.executable, "-m", "turngate", "train", "lock.toml", *words]
-    return subprocess.run(command, cwd=folder, env=os.environ | named, text=True, capture_output=True)
+    env = os.environ | {"PYTHONPATH": path, "HF_HOME": str(folder), "HF_TOKEN": "hf_made", "HF_HUB_OFFLINE": "0"}
+    with contextlib.closing(Forks(folder, env)) as forks:
+        yield forks, env
+
+
+@pytest.fixture
+def train(logged_in: tuple[Forks, dict[str, str]], tmp_path: Path) -> Train:
+    """``turngate train`` of the config, whose trackio folder is in ``tmp_path``."""
+    forks, env = logged_in
+
+    def train(more: str, *words: str, **changed: str) -> "subprocess.CompletedProcess[str]":
+        (tmp_path / "watcher.py").write_text(WATCHER.replace("\\\\n", "\\n"))
+        (tmp_path / "lock.toml").write_text(CONFIG.format(more=more))
+        named = env | {"TRACKIO_DIR": str(tmp_path / "kept"), **changed}
+        return forks.run("train", "lock.toml", *words, cwd=tmp_path, env=named)
+
+    return train
 
 
 def rows(folder: Path, question: str) -> list[tuple[Any, ...]]:
@@ -103,13 +122,12 @@ def watcher(limit: int) -> str:
     return f'[[sink]]\ntype = "watcher:Watcher"\nlimit = {limit}'
 
 
-def test_trackio_has_each_step_once_and_nobody_is_asked(tmp_path: Path) -> None:
-    logged_in = {"HF_TOKEN": "hf_nobody", "HF_HUB_OFFLINE": "0"}  # trackio's own init would ask the Hub whose that is
-    stopped = train(tmp_path, watcher(3), **logged_in)
+def test_trackio_has_each_step_once_and_nobody_is_asked(train: Train, tmp_path: Path) -> None:
+    stopped = train(watcher(3))
     assert stopped.returncode == 1, stopped.stderr
     assert "stop here" in stopped.stderr
     assert [step for (step,) in rows(tmp_path, "SELECT step FROM metrics ORDER BY id")] == [1, 2, 3, 4]
-    whole = train(tmp_path, watcher(9), **logged_in)
+    whole = train(watcher(9))
     assert whole.returncode == 0, whole.stderr
     assert not (tmp_path / "asked.txt").exists()
     assert "Trackio" not in whole.stdout + whole.stderr  # what its own init prints
@@ -165,8 +183,8 @@ def test_a_trace_has_the_images_that_were_seen_once(tmp_path: Path) -> None:
     assert sorted(files) == sorted(file for file in (tmp_path / "kept" / "media").rglob("*") if file.is_file())
 
 
-def test_no_episodes_where_none_are_wanted(tmp_path: Path) -> None:
-    done = train(tmp_path, "episodes = 0", "--train.steps=1")
+def test_no_episodes_where_none_are_wanted(train: Train, tmp_path: Path) -> None:
+    done = train("episodes = 0", "--train.steps=1")
     assert done.returncode == 0, done.stderr
     assert rows(tmp_path, "SELECT count(*) FROM metrics") == [(1,)]
     assert rows(tmp_path, "SELECT count(*) FROM traces") == [(0,)]
@@ -179,8 +197,8 @@ def test_no_episodes_where_none_are_wanted(tmp_path: Path) -> None:
         ({"TRACKIO_DIR": "/dev/null/x"}, "sink 'trackio' failed in step 1"),
     ],
 )
-def test_a_file_that_cannot_be_written_stops_the_run(tmp_path: Path, env: dict[str, str], problem: str) -> None:
-    refused = train(tmp_path, "", "--train.steps=1", **env)
+def test_a_file_that_cannot_be_written_stops_the_run(train: Train, env: dict[str, str], problem: str) -> None:
+    refused = train("", "--train.steps=1", **env)
     assert refused.returncode in (1, 2)
     assert problem in refused.stderr
     assert "Traceback" not in refused.stderr

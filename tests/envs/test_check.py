@@ -125,6 +125,11 @@ class RestlessKey(Sum):
         return Observation(text=text, state_key=f"{next(self.count)}")
 
 
+class AlikeForTooMuch(Sum):
+    def see(self, text):
+        return Observation(text=f"{text} {self.turn}", state_key=f"{self.said}")
+
+
 class OtherKeyInInfo(Sum):
     def step(self, action):
         *result, info = super().step(action)
@@ -483,6 +488,7 @@ BROKEN = [
     (SaysNothing, "observation", "the text of observation 1 is ' '"),
     (NoKey, "state_key", "the state_key of observation 1 is ''"),
     (RestlessKey, "state_key", "the same task and actions gave different state keys"),
+    (AlikeForTooMuch, "states", "turn 2 begins with the state key 'None' of another turn of this task"),
     (OtherKeyInInfo, "state_key", r"info\['state_key'\] differs from the state_key of observation 1"),
     (RestlessText, "determinism", "the observation of turn 0 differs"),
     (RestlessStart, "determinism", "the first observation differs"),
@@ -527,7 +533,7 @@ def test_each_breach_is_found_by_its_own_rule_only(kind, rule, message):
     findings = check_env(kind())
     assert {finding.rule for finding in findings} == {rule}, findings
     assert any(re.search(message, finding.message) for finding in findings), findings
-    level = "warning" if rule in ("deadline", "solvable") or kind in CONVERTED else "error"
+    level = "warning" if rule in ("states", "deadline", "solvable") or kind in CONVERTED else "error"
     assert {finding.level for finding in findings} == {level}
 
 

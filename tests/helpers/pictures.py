@@ -1,34 +1,43 @@
-"""Pictures are drawn only in the tests that look at them (``DRAWN``): it takes longer than the training of most others.
+"""Pictures are made only in the tests that look at them (``DRAWN``): it takes longer than the training of most others.
 
-Elsewhere a report makes its figures and writes the first bytes of a PNG in place of each. The commands of the README,
-which tests run in processes of their own, draw theirs.
+Elsewhere a report writes the first bytes of a PNG in place of each. The commands of the README, which tests run in
+processes of their own, make theirs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parents[1]
 DRAWN = tuple(HERE / folder for folder in ("report", "examples", "benchmarks"))
-"""Folders of tests that draw."""
+"""Folders of tests that make pictures."""
+PLOTS = ("plot_success", "plot_curves", "plot_guidance", "plot_monitors")
+"""What makes the figures of each run's report."""
 BEGINS = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(autouse=True, scope="session")
-def drawing() -> Iterator[Callable[..., None]]:
+def drawing() -> Iterator[dict[str, object]]:
     """Draws nothing for the whole session, because what several tests share is made before the first of them begins;
-    returns what draws."""
-    from turngate.report import figure
+    returns what draws, by its place."""
+    from turngate.report import figure, summary
 
-    draws = figure.write_png
+    def begin(*given: object, **named: object) -> None:
+        (path,) = (one for one in given if isinstance(one, Path))
+        path.write_bytes(BEGINS)
+
+    places = {f"{figure.__name__}.write_png": figure.write_png}
+    places |= {f"{summary.__name__}.{name}": getattr(summary, name) for name in PLOTS}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figure, "write_png", lambda drawn, path: path.write_bytes(BEGINS))
-        yield draws
+        for place in places:
+            patch.setattr(place, begin)
+        yield places
 
 
 @pytest.fixture(autouse=True)
-def pictures(request: pytest.FixtureRequest, drawing: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws, in the folders that do."""
+def pictures(request: pytest.FixtureRequest, drawing: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes them, in the folders that do."""
     if any(request.path.is_relative_to(folder) for folder in DRAWN):
-        monkeypatch.setattr("turngate.report.figure.write_png", drawing)
+        for place, draw in drawing.items():
+            monkeypatch.setattr(place, draw)

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.source.trees import tree_of
+
 Node = tuple[str, str]
 """Module and name; "" is what the module does when it is imported."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -25,7 +27,7 @@ class Source:
     def __init__(self, folder: Path, package: str) -> None:
         self.package = package
         files = {_module(path, folder): path for path in sorted((folder / package).rglob("*.py"))}
-        self.trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
+        self.trees = {name: tree_of(path) for name, path in files.items()}
         self.definitions: dict[Node, Definition] = {}
         self.leads: defaultdict[Node, set[Node]] = defaultdict(set)
         for module, tree in self.trees.items():

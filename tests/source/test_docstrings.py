@@ -12,6 +12,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.source.trees import tree_of
+
 PACKAGE = Path(__file__).parents[2] / "turngate"
 OF_PYTHON = {"do_POST", "find_class", "handle_data", "handle_endtag", "handle_starttag", "subprocess_exec", "visit"}
 """Methods that classes of the standard library declare."""
@@ -32,7 +34,7 @@ def classes(tree: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef]:
 def methods() -> Iterator[tuple[str, str, str | None]]:
     """(place, name, docstring) of every public method."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        for owner in classes(ast.parse(path.read_text(encoding="utf-8"))):
+        for owner in classes(tree_of(path)):
             for node in owner.body:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
                     yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node.name, ast.get_docstring(node)
@@ -57,7 +59,7 @@ def test_no_docstring_only_points_elsewhere():
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """(line, text) of each docstring, of each text below a field and of each comment."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, " ".join(node.value.value.split())
     with path.open("rb") as file:

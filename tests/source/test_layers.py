@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source.trees import tree_of
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "turngate"
 TORCH_HOMES = {
@@ -61,7 +63,7 @@ def modules():
     """Path within the package, text and syntax tree of every module."""
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        yield path.relative_to(PACKAGE).as_posix(), text, ast.parse(text)
+        yield path.relative_to(PACKAGE).as_posix(), text, tree_of(path)
 
 
 def imported_on_load(tree):

@@ -4,6 +4,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+from tests.source.trees import tree_of
+
 PACKAGE = Path(__file__).parents[2] / "turngate"
 ROLES = {
     "base": "the contract of a room",
@@ -44,7 +46,7 @@ def test_no_function_of_a_module_is_called_by_a_bare_participle():
     found = [
         f"{path.relative_to(PACKAGE).as_posix()}:{node.lineno} {node.name}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree_of(path).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in PARTICIPLES
     ]
     assert found == []
@@ -58,7 +60,7 @@ def test_no_method_is_called_by_a_participle_that_says_nothing():
     found = [
         f"{path.relative_to(PACKAGE).as_posix()}:{node.lineno} {owner.name}.{node.name}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for owner in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for owner in ast.walk(tree_of(path))
         if isinstance(owner, ast.ClassDef)
         for node in owner.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in METHODS
@@ -69,7 +71,7 @@ def test_no_method_is_called_by_a_participle_that_says_nothing():
 def test_a_class_name_means_one_thing():
     homes = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(path.relative_to(PACKAGE).as_posix())
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
@@ -100,7 +102,7 @@ def _imports():
     files = {_module(path): path for path in sorted(PACKAGE.rglob("*.py"))}
     found = {name: {} for name in files}
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.source.reachable import OBJECT, Node, Source
+from tests.source.trees import tree_of
 
 ROOT = Path(__file__).parents[2]
 ASKED_INSIDE = ("begin", "ask", "save", "encoded", "plain", "Opaque", "as_builtin")
@@ -38,7 +39,7 @@ def roots(source: Source, root: Path, package: str) -> set[Node]:
     found = source.exported(package)
     for folder in ("examples", "benchmarks"):
         for path in (root / folder).rglob("*.py"):
-            found |= source.named_by(ast.parse(path.read_text(encoding="utf-8")))
+            found |= source.named_by(tree_of(path))
     for text in documents(root):
         found |= documented(source, text)
     for module in source.trees:

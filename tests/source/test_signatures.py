@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.source.trees import tree_of
+
 ROOT = Path(__file__).parents[2] / "turngate"
 GYMNASIUM = "as gymnasium declares it"
 DOCKER = "Docker's package for Python has no types"
@@ -117,7 +119,7 @@ def with_any(root: Path = ROOT) -> list[str]:
         module = ".".join((root.name, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
         if any(part.startswith("_") for part in module.split(".")):
             continue
-        for name, annotations in signatures(ast.parse(path.read_text(encoding="utf-8"))):
+        for name, annotations in signatures(tree_of(path)):
             if any(map(_says_any, annotations)):
                 found.append(f"{module}:{name}")
     return found

@@ -95,8 +95,7 @@ def test_an_alarm_is_told_when_it_begins():
     assert [step for step, _ in spam] == [2, 5]
     assert console_line(*spam[0]) == (
         "step    2  warning: tool_spam: 4 of 4 episodes make the same call, with the same arguments, more than 3 times "
-        "(most often 4 times: ls {'x': 'a'}); make sure that no reward pays for repeating it: the gates 'once' and "
-        "'budget' limit that (see 2-0)"
+        "(most often 4 times: ls {'x': 'a'}); no turn that repeats it was paid (see 2-0)"
     )
 
 

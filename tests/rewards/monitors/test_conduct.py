@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.scores import alarm_of, episode, group, turn
+from tests.helpers.scores import alarm_of, episode, event, group, turn
 from turngate.rewards.fence import _ADDRESSED
 from turngate.rewards.monitors.conduct import (
     _may_address_judge,
@@ -33,7 +33,23 @@ def test_the_same_call_more_than_three_times_is_spam():
     assert alarm is not None
     assert (alarm.evidence["episodes"], alarm.evidence["of"], alarm.evidence["most"]) == (1, 2, 4)
     assert alarm.trajectories == ("four",)
-    assert "most often 4 times: ls {'x': 'a'}" in alarm.sentence
+    assert alarm.sentence.endswith("most often 4 times: ls {'x': 'a'}); no turn that repeats it was paid")
+
+
+def test_spam_that_is_paid_names_what_pays_for_it():
+    """Turns 1 and 3 repeat the call of turn 0 and are paid 0.5 by "found"; turn 2 makes another call."""
+    turns = [turn(call) for call in ("ls a", "ls a", "x", "ls a", "ls a")]
+    paid = [
+        event("found", 0.25, turn=1),
+        event("found", 0.25, turn=3),
+        event("x", 2.0, turn=2),
+        event("x", 0.1, turn=3),
+    ]
+    alarm = alarm_of(tool_spam([group(episode(turns=turns, events=[event("found", 1.0, turn=0), *paid]))]))
+    assert alarm is not None
+    assert alarm.sentence.endswith(
+        "turns that repeat it were paid +0.5 by 'found': gates 'once' and 'budget' limit that"
+    )
 
 
 def test_other_arguments_are_another_call_and_rare_spam_is_left_alone():

@@ -191,6 +191,8 @@ def test_payment_that_grows_with_the_turns_is_found_among_equal_outcomes():
     assert cost is not None
     assert cost.severity == "notice"
     assert "costs 0.1" in cost.sentence
+    assert "what 'p' pays per turn (gates" in alarm.sentence
+    assert cost.sentence.endswith("lower what 'p' charges per turn")
 
 
 def test_long_failures_beside_short_successes_are_no_alarm():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from turngate.envs import registry
 from turngate.envs.base import TurnEnv
 from turngate.envs.check.env_rules import RULES, Level, Problems, reset_rule
+from turngate.envs.check.plays import Plays
 from turngate.foreign import answered_for, is_own
 from turngate.sandbox.reaper import processes_below
 from turngate.types import derive_seed
@@ -41,12 +42,12 @@ def check_env(
     """
     before = _Footprint.now()
     env = registry.make(env_or_id, **dict(kwargs or {})) if isinstance(env_or_id, str) else env_or_id
-    seeds = [derive_seed("check", seed, episode) for episode in range(episodes)]
+    plays = Plays(env=env, seeds=[derive_seed("check", seed, episode) for episode in range(episodes)])
     with answered_for() as said:
-        findings = _findings("reset", "error", reset_rule(env, seeds))
+        findings = _findings("reset", "error", reset_rule(plays))
         if not findings:
             for rule, (level, check) in RULES.items():
-                findings += _findings(rule, level, check(env, seeds))
+                findings += _findings(rule, level, check(plays))
     findings += _findings("own_code", "error", iter(said))
     findings += _findings("close", "error", _close(env))
     findings += _findings("leftovers", "error", _leftovers(before))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from turngate.envs.base import TurnEnv
+from turngate.envs.check.plays import Plays
 from turngate.envs.tool_env import ToolEnv
 from turngate.foreign import described, is_own
 from turngate.tools.read import parse
@@ -56,8 +57,9 @@ TIMES = 64
 text."""
 
 
-def answers_garbage(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
+def answers_garbage(plays: Plays) -> Iterator[str]:
     """Every text of an agent is answered; evidence says that it could not be read, unless it is speech to a user."""
+    env, seeds = plays.env, plays.seeds
     for action in GARBAGE:
         shown = repr(action[:20]) + ("…" if len(action) > 20 else "")
         try:
@@ -77,8 +79,9 @@ def answers_garbage(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
             yield f"the action {text[:20]!r} {problem}"
 
 
-def survives_arguments(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
+def survives_arguments(plays: Plays) -> Iterator[str]:
     """Calls with odd arguments of the right types are answered, and the state that they leave can be measured."""
+    env, seeds = plays.env, plays.seeds
     if not _is_calm(env, seeds[0]):
         return
     for tool in env.turn_spec.tools:
@@ -90,8 +93,9 @@ def survives_arguments(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
     yield from _near_the_oracle(env, seeds)
 
 
-def survives_growth(env: TurnEnv, seeds: Sequence[int]) -> Iterator[str]:
+def survives_growth(plays: Plays) -> Iterator[str]:
     """The same call with the largest number, again and again, can be answered and measured."""
+    env, seeds = plays.env, plays.seeds
     most = env.calls_per_turn if isinstance(env, ToolEnv) else 1
     for tool in env.turn_spec.tools if _is_calm(env, seeds[0]) else ():
         arguments = _odd_arguments(tool, "x", LARGEST)

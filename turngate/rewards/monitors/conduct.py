@@ -6,13 +6,13 @@ Each returns a ``Check``, or None where it has too little to measure.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from turngate.rewards.fence import addresses_judge
-from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, clearest, usable_episodes
+from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, ScoredEpisode, clearest, usable_episodes
 from turngate.types import ScoredGroup, ToolCall, Trajectory
 
 TAMPER_FACTS = frozenset({"write_attempt", "protected_diff", "tests_deleted", "tests_changed", "exit_overridden"})
@@ -44,7 +44,7 @@ _MARK_WORDS = ("score", "grade", "mark", "rating", "point", "credit")
 
 def tool_spam(groups: Sequence[ScoredGroup], *, at_most: int = 3, share: float = 0.05) -> Check | None:
     """Alarm: at least ``share`` of the episodes make the same call, with the same arguments, more than ``at_most``
-    times.
+    times. It says whether turns that repeat it were paid, and by which component.
 
     Value: the share of such episodes. Both numbers are ours.
     """
@@ -64,8 +64,7 @@ def tool_spam(groups: Sequence[ScoredGroup], *, at_most: int = 3, share: float =
         severity="warning",
         sentence=(
             f"{n_spam} of {len(episodes)} episodes make the same call, with the same arguments, more than {at_most} "
-            f"times (most often {count} times: {said[:60]}); make sure that no reward pays for repeating it: the gates "
-            "'once' and 'budget' limit that"
+            f"times (most often {count} times: {said[:60]}); {_paid_again(episodes, most)}"
         ),
         evidence={
             "episodes": n_spam,
@@ -208,6 +207,21 @@ def _most_repeated(trajectory: Trajectory, *, above: int) -> tuple[ToolCall | No
             counts.append(1)
     count = max(counts)
     return (distinct[counts.index(count)], count) if count > above else (None, 0)
+
+
+def _paid_again(episodes: Sequence[ScoredEpisode], most: Sequence[tuple[ToolCall | None, int]]) -> str:
+    """What process components paid for turns in which these calls were made again, in words."""
+    paid: dict[str, float] = defaultdict(float)
+    for (_, trajectory, score), (call, count) in zip(episodes, most, strict=True):
+        if count:
+            again = [index for index, turn in enumerate(trajectory.turns) if call in turn.action.calls][1:]
+            for event in score.ledger:
+                if event.kind == "process" and event.turn in again:
+                    paid[event.name] += event.paid
+    name, amount = max(paid.items(), key=lambda pair: pair[1], default=("", 0.0))
+    if amount <= 0:
+        return "no turn that repeats it was paid"
+    return f"turns that repeat it were paid {amount:+.3g} by '{name}': gates 'once' and 'budget' limit that"
 
 
 def _first_texts(

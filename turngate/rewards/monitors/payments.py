@@ -177,12 +177,13 @@ def paid_follows_turns(
     per_turn = float(turns_B @ paid_B) / float(turns_B @ turns_B)
     if abs(r) <= at_most or abs(per_turn) < least_per_turn:
         return Check(value=r)
+    advice = _length_advice(r, _paid_with(turns_B, episodes, stratum_B))
     alarm = Alarm(
         name="paid_follows_turns",
         severity="warning" if r > 0 else "notice",
         sentence=(
             f"among siblings of equal outcome each further turn {'pays' if r > 0 else 'costs'} {abs(per_turn):.3g} "
-            f"(correlation of paid and turns {r:+.2f} over {n} episodes, limit {at_most:g}): {_length_advice(r)}"
+            f"(correlation of paid and turns {r:+.2f} over {n} episodes, limit {at_most:g}): {advice}"
         ),
         evidence={
             "correlation": r,
@@ -217,10 +218,20 @@ def paid_shares(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _length_advice(r: float) -> str:
+def _length_advice(r: float, slopes: Mapping[str, float]) -> str:
     if r > 0:
-        return "the agent may learn to stall; bound what is paid per turn (gates 'budget' and 'cap_process')"
-    return "the agent may learn to give up early; lower the penalties that are charged per turn"
+        paying = max(slopes, key=lambda name: slopes[name], default="outcome")
+        return f"the agent may learn to stall; bound what '{paying}' pays per turn (gates 'budget' and 'cap_process')"
+    charging = min(slopes, key=lambda name: slopes[name], default="outcome")
+    return f"the agent may learn to give up early; lower what '{charging}' charges per turn"
+
+
+def _paid_with(
+    turns_B: Floats, episodes: Sequence[ScoredEpisode], stratum_B: npt.NDArray[np.int64]
+) -> dict[str, float]:
+    """What each process or penalty component pays per further turn of an episode: name → Σ t x / Σ t²."""
+    paid = {name: centred(paid_B, stratum_B) for name, paid_B in _paid(episodes).items()}
+    return {name: float(turns_B @ paid_B) / float(turns_B @ turns_B) for name, paid_B in paid.items()}
 
 
 def _totals(episodes: Sequence[ScoredEpisode]) -> Floats:
