@@ -1,8 +1,10 @@
 """Adapters from the config on: trained, published, saved, resumed, and compared with the model that they began from."""
 
+import io
 import json
 import os
 import signal
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,30 @@ def test_checkpoints_hold_adapters_and_the_model_at_the_end_has_them_added(whole
     )
     assert len(state["adapters"]) == 14
     assert "model" not in state
+
+
+def test_a_warm_start_of_a_pretrained_model_trains_adapters_too(whole, tmp_path):
+    """Each adapted matrix moves by a product of rank 4, and nothing else moves, as it does without adapters."""
+    first = load_file(whole.warm_start / "model.safetensors")
+    shown = {"episodes": 16, "epochs": 2, "episodes_per_batch": 8}
+    moved = {}
+    kinds = ("adapted", {"lora": LORA}, 2e-4, "adapters of rank 4"), ("plain", {"type": "torch"}, 2e-5, "all weights")
+    for name, learner, lr, what in kinds:
+        more = {"model": str(whole.warm_start), "warm_start": shown}
+        path = written(tmp_path / name, {}, steps=0, **more)
+        path.write_text(tomli_w.dumps(tomllib.loads(path.read_text()) | {"learner": learner}))
+        config = load(path)
+        assert config.imitation_lr == lr
+        console = Console(file=io.StringIO(), width=200)
+        Job(config, console).run()
+        assert f"the warm start trains {what}, lr {lr:g}\n" in console.file.getvalue()
+        now = load_file(RunFolder(tmp_path / name / "run").warm_start / "model.safetensors")
+        assert now.keys() == first.keys()
+        moved[name] = {key: now[key] - first[key] for key in now if not torch.equal(now[key], first[key])}
+    assert len(moved["adapted"]) == 7
+    assert {int(torch.linalg.matrix_rank(change, rtol=1e-3)) for change in moved["adapted"].values()} == {4}
+    assert moved["plain"].keys() == first.keys()
+    assert load(whole.config).imitation_lr == 1e-3
 
 
 @pytest.mark.timeout(2 * LIMIT_S)

@@ -284,7 +284,7 @@ def test_the_weights_of_the_best_pass_are_kept_whatever_comes_after(run: RunFold
                     config, environments, worlds, model, chat, folder=run, progress=Heard(Console(quiet=True), "")
                 ) as trial,
             ):
-                learner = config.learner.imitating(copy.deepcopy(model), lr=1e-3)
+                learner = config.learner.imitating(copy.deepcopy(model), lr=1e-3, adapters=False)
                 passes = Scripted(learner, PolicyLoss(), [], episodes_per_batch=1, seed=0)
                 trial.section = trial.section.model_copy(update={"every": 1, "patience": 3})
                 tried = await trial.converge(passes, lr=1e-3, episodes_per_batch=1)

@@ -52,7 +52,14 @@ from turngate.trainer.curriculum.task_order import InOrderPart
 from turngate.trainer.filters.parts import Filter
 from turngate.trainer.guidance.base import GuidePart, NoGuidePart
 from turngate.trainer.guidance.experience import MemoryGuidePart
-from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
+from turngate.trainer.learner import (
+    ADAPTER_LR,
+    NEW_MODEL_LR,
+    NO_CRITIC,
+    PRETRAINED_LR,
+    LearnerPart,
+    TorchLearnerPart,
+)
 from turngate.trainer.loss.settings import LossSettings
 from turngate.trainer.loss.staleness import check_ahead, with_correction
 from turngate.trainer.offline.source_checks import check_sync
@@ -250,6 +257,19 @@ class Config(Section):
     def learns_from_one_tree(self) -> bool:
         """Whether the credit rule gives credit to a first turn that all siblings share."""
         return self.credit.learns_from_one_tree(self._offered, siblings=self.train.group_size)
+
+    @property
+    def imitates_adapters(self) -> bool:
+        """Whether a warm start trains adapters: where the learner does, but for a new model, whose random weights hold
+        nothing that adapters could build on."""
+        return self.adapter_rank is not None and not isinstance(self.model, TinyModel)
+
+    @property
+    def imitation_lr(self) -> float:
+        """The learning rate of a warm start that names none."""
+        if isinstance(self.model, TinyModel):
+            return NEW_MODEL_LR
+        return ADAPTER_LR if self.imitates_adapters else PRETRAINED_LR
 
     @property
     def adapter_rank(self) -> int | None:

@@ -165,15 +165,16 @@ class WarmStart(Section):
     was reached."""
     episodes_per_batch: OneOrMore[Annotated[int, Field(ge=1)]] = 64
     """Episodes per optimizer step. A list, such as [8, 32]: each is tried with each lr, and validation chooses."""
-    lr: OneOrMore[Annotated[float, Field(gt=0)]] = 1e-3
-    """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr. A list, such as
-    [1e-3, 3e-3]: each is tried, and validation chooses."""
+    lr: OneOrMore[Annotated[float, Field(gt=0)]] | None = None
+    """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr. Left out: 1e-3 for a new
+    model; for a pretrained one 2e-5, or 2e-4 where adapters are trained. A list, such as [1e-3, 3e-3]: each is tried,
+    and validation chooses."""
     validation: Validation | None = None
 
-    @property
-    def grid(self) -> tuple[tuple[float, int], ...]:
-        """The pairs of learning rate and episodes per batch that are tried; one without lists."""
-        return tuple(product(_listed(self.lr), _listed(self.episodes_per_batch)))
+    def grid(self, lr: float) -> tuple[tuple[float, int], ...]:
+        """The pairs of learning rate and episodes per batch that are tried; one without lists. ``lr``: where it is left
+        out."""
+        return tuple(product(_listed(lr if self.lr is None else self.lr), _listed(self.episodes_per_batch)))
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -188,7 +189,7 @@ class WarmStart(Section):
                 f"validation has no effect: with every = {self.validation.every} and epochs = {self.epochs} only the "
                 "last pass is validated, so there is nothing to choose; raise epochs, lower every, or leave it out"
             )
-        if self.validation is None and len(self.grid) > 1:
+        if self.validation is None and isinstance(self.lr, tuple) | isinstance(self.episodes_per_batch, tuple):
             raise ValueError(
                 "a list of learning rates or of episodes_per_batch needs validation, which chooses among them; add "
                 "[warm_start.validation], or name one number"

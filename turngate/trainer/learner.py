@@ -63,6 +63,12 @@ ADAPTER_LR = 2e-4
 times the rate of all weights is usual (https://thinkingmachines.ai/blog/lora)."""
 
 
+PRETRAINED_LR = 2e-5
+"""Default of ``warm_start.lr`` for all weights of a pretrained model, as TRL's trainer has it."""
+NEW_MODEL_LR = 1e-3
+"""The same for a new model."""
+
+
 class Measuring(Protocol):
     """Measures tokens under a model, such as the frozen one that a policy is kept close to."""
 
@@ -239,8 +245,9 @@ class LearnerPart(Part):
         samples from. ``critic`` adds a value head. ``lr`` replaces the setting ``lr``.
         """
 
-    def imitating(self, model: LanguageModel, *, lr: float) -> Learner:
-        """The learner of a warm start, which trains every weight of ``model`` in place."""
+    def imitating(self, model: LanguageModel, *, lr: float, adapters: bool) -> Learner:
+        """The learner of a warm start, which trains ``model`` in place: with ``adapters`` those that the settings name,
+        else every weight."""
         return self.open(model, lr=lr)
 
     def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:
@@ -278,8 +285,9 @@ class TorchLearnerPart(LearnerPart):
     offload: bool = False
     """Keep the optimizer's state in CPU memory and make its updates there; for a model on a GPU that has no room."""
     lora: Lora | None = None
-    """Left out: every weight is trained. A warm start always trains every weight; adapters are then added to its
-    model. The sampler gets the model with the adapters added, and so does RUN/model."""
+    """Left out: every weight is trained. A warm start trains every weight of a new model, and adapters of a pretrained
+    one, which are added to its weights; training has adapters of its own. The sampler gets the model with the adapters
+    added, and so does RUN/model."""
 
     @model_validator(mode="before")
     @classmethod
@@ -304,11 +312,12 @@ class TorchLearnerPart(LearnerPart):
         )
         return learner
 
-    def imitating(self, model: LanguageModel, *, lr: float) -> Learner:
-        """A ``TorchLearner`` of all weights. Raises ConfigError for adapters that will not fit its model."""
+    def imitating(self, model: LanguageModel, *, lr: float, adapters: bool) -> Learner:
+        """A ``TorchLearner``. Raises ConfigError for adapters that do not fit the model, now or later."""
         if self.lora is not None:
             torch_lora.check_targets(model, self.lora)
-        return self.model_copy(update={"lora": None}).open(model, lr=lr)
+        part = self if adapters else self.model_copy(update={"lora": None})
+        return part.open(model, lr=lr)
 
     def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:
         """A ``TorchLearner`` without anything that training alone needs."""

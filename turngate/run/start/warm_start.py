@@ -59,6 +59,10 @@ async def _make(
 ) -> None:
     """Train the model of the warm start and write it into the folder."""
     assert config.warm_start is not None
+    if isinstance(config.model, str):
+        what = f"adapters of rank {config.adapter_rank}" if config.imitates_adapters else "all weights"
+        rates = ", ".join(dict.fromkeys(f"{lr:g}" for lr, _ in config.warm_start.grid(config.imitation_lr)))
+        _say(console, f"the warm start trains {what}, lr {rates}")
     shown = demonstrations(environments, config.warm_start)
     model, tokenizer = await untrained(config, shown, worlds)
     chat = await with_examples(config, environments, worlds, config.policy.chat(model, tokenizer))
@@ -75,8 +79,8 @@ async def _imitated(config: Config, model: LanguageModel, solved: Sequence[Traje
     """The weights after the configured number of passes."""
     section = config.warm_start
     assert section is not None
-    ((lr, episodes_per_batch),) = section.grid
-    learner = learner_answers.imitating(config.learner, model, lr=lr)
+    ((lr, episodes_per_batch),) = section.grid(config.imitation_lr)
+    learner = learner_answers.imitating(config.learner, model, lr=lr, adapters=config.imitates_adapters)
     with Progress(console, "warm start") as progress:
         passes = _passes(config, learner, solved, episodes_per_batch, progress)
         imitate(passes, epochs=section.epochs)
@@ -91,7 +95,7 @@ def _warn_of_rise(console: Console, before: float, after: float, lr: float) -> N
             console,
             f"warning: the warm start raised the cross-entropy of its demonstrations from {before:.2f} to {after:.2f} "
             f"nats per token: the learning rate {lr:g} is too high for this model. Lower warm_start.lr; pretrained "
-            "weights take 1e-5 to 1e-4, where random ones take 1e-3",
+            "weights take 1e-5 to 1e-4, their adapters ten times as much, and random weights 1e-3",
         )
 
 
@@ -110,8 +114,9 @@ async def _converged(
     grid = []
     with Progress(console, "warm start") as progress:
         async with trying(config, environments, worlds, model, chat, folder=folder, progress=progress) as trial:
-            for lr, episodes_per_batch in config.warm_start.grid:
-                learner = learner_answers.imitating(config.learner, copy.deepcopy(model), lr=lr)
+            for lr, episodes_per_batch in config.warm_start.grid(config.imitation_lr):
+                adapters = config.imitates_adapters
+                learner = learner_answers.imitating(config.learner, copy.deepcopy(model), lr=lr, adapters=adapters)
                 passes = _passes(config, learner, solved, episodes_per_batch, progress)
                 grid.append(await trial.converge(passes, lr=lr, episodes_per_batch=episodes_per_batch))
                 _warn_of_rise(console, passes.start, min(passes.passes[1:], default=passes.start), lr)

@@ -55,9 +55,9 @@ def open_learner(part: LearnerPart, model: LanguageModel, **settings: object) ->
     return cast("Learner", _made(part, part.open, model, has=_LEARNS, **settings))
 
 
-def imitating(part: LearnerPart, model: LanguageModel, *, lr: float) -> Learner:
+def imitating(part: LearnerPart, model: LanguageModel, *, lr: float, adapters: bool) -> Learner:
     """``LearnerPart.imitating``."""
-    return cast("Learner", _made(part, part.imitating, model, has=_LEARNS, lr=lr))
+    return cast("Learner", _made(part, part.imitating, model, has=_LEARNS, lr=lr, adapters=adapters))
 
 
 def measuring(part: LearnerPart, model: LanguageModel, *, sampling: Sampling) -> Measuring:
