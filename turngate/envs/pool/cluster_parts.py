@@ -18,6 +18,7 @@ from turngate.parts import Part
 
 if TYPE_CHECKING:
     from turngate.cluster.placement import Actor
+    from turngate.config.run_config import Config
 
 
 LEAST_CPUS = 0.01
@@ -68,6 +69,14 @@ class RayCluster(ClusterPart):
     GPUs, or one."""
     start_s: float = Field(120.0, gt=0)
     """Seconds within which the processes must have started, or one of them must be back after all were lost."""
+
+    def check_config(self, config: Config) -> None:
+        """Raise ConfigError for processes that the learner does not have."""
+        if self.learner_processes is not None and config.learner.type in ("torch", "frozen"):
+            raise ConfigError(
+                f'cluster.learner_processes = {self.learner_processes} has no effect: learner.type "'
+                f'{config.learner.type}" computes in the process of the run; leave it out, or set learner.type = "fsdp"'
+            )
 
     def connected(self) -> AbstractContextManager[None]:
         return connected(self.address)

@@ -1,7 +1,8 @@
 """The processes that compute together for the learners of a run, and how the run calls them.
 
 All of them compute in step: what one of them sends or sums up with the others, all have to. So a process that fails
-leaves the others waiting, and the process that calls them ends them all. ``torchrun_ranks`` and ``ray_ranks`` start them.
+leaves the others waiting, and the process that calls them ends them all. ``torchrun_ranks`` and ``ray_ranks`` start
+them.
 """
 
 from __future__ import annotations
