@@ -18,7 +18,7 @@ from turngate.parts import Part
 
 if TYPE_CHECKING:
     from turngate.cluster.placement import Actor
-    from turngate.config.run_config import Config
+    from turngate.config import Config
 
 
 LEAST_CPUS = 0.01
