@@ -20,6 +20,7 @@
         ├── MismatchError    sampler and learner disagree about the same tokens
         ├── NotFiniteError   several updates in a row had a loss or a gradient that is not finite
         ├── OutOfMemory      learner or sampler need more memory than there is: names settings that need less
+        ├── ProcessLost      a process that the run needs died or does not answer: it can go on from its checkpoint
         ├── StoreError       something recorded is missing or damaged
         │   └── WriteError   a file cannot be written: the disk is full, read-only or gone
         ├── PartError        a part returned something that cannot be used
@@ -144,6 +145,10 @@ class MismatchError(RunError):
 
 class NotFiniteError(RunError):
     """Several updates in a row were skipped, because a loss or a gradient was not finite."""
+
+
+class ProcessLost(RunError):
+    """A process that the run needs has died, or does not answer; the run can go on from its last checkpoint."""
 
 
 class OutOfMemory(RunError):

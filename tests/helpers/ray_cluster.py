@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-NODE: dict[str, Any] = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80_000_000}
+NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 
 @contextmanager
@@ -15,10 +15,10 @@ def ray_cluster(nodes: int, **head: int) -> Iterator[Any]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={**NODE, **head})
+    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, **head})
     try:
         for _ in range(nodes - 1):
-            cluster.add_node(**{name: value for name, value in NODE.items() if name != "include_dashboard"})
+            cluster.add_node(**NODE)
         yield cluster
     finally:
         cluster.shutdown()

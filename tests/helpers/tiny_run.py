@@ -24,6 +24,30 @@ concurrency = 8
 """
 
 
+def three_steps(env: str, *, kwargs: str = "", heldout: int) -> str:
+    """A run of three steps of two groups on the environment of that id, with lines of its keyword arguments; evaluated
+    on so many tasks."""
+    return f"""
+name = "run"
+
+[env]
+id = "{env}"
+{kwargs and f"[env.kwargs]{chr(10)}{kwargs}"}
+
+[learner]
+lr = 1e-3
+
+[train]
+steps = 3
+tasks_per_step = 2
+group_size = 6
+filters = []
+
+[eval]
+tasks = {heldout}
+{tiny()}"""
+
+
 def tiny(*, layers: int = 1, width: int = 32, policy: str = "") -> str:
     """The same after a short warm start, and a rule whose credit is never 0."""
     return f"""{tiny_model(layers=layers, width=width, episodes=16, epochs=1, policy=policy)}

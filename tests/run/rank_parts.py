@@ -4,12 +4,13 @@ needs a critic."""
 import os
 
 import numpy as np
+import torch
 
 from tests.helpers.thinking_lock import alternating
 from turngate.errors import RunError
 from turngate.trainer.loss.base import Gain
 from turngate.trainer.loss.tokens import Tokens
-from turngate.types import FloatArray, TurnTable
+from turngate.types import FloatArray, Metrics, TurnTable
 
 
 def scaled(tokens: Tokens, *, by: float = 1.0) -> Gain:
@@ -23,6 +24,11 @@ def fails(tokens: Tokens) -> Gain:
     if os.environ.get("RANK") == "1":
         raise RunError("it has had enough")
     return scaled(tokens)
+
+
+def failing_loss(tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+    """The same as a loss of its own."""
+    return -fails(tokens).value.sum(), {}
 
 
 def valued(table: TurnTable) -> FloatArray:

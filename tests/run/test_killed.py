@@ -20,34 +20,13 @@ import pytest
 from tests.helpers.command_line import turngate
 from tests.helpers.forked_commands import Forks
 from tests.helpers.run_metrics import MEASURED
-from tests.helpers.tiny_run import tiny
+from tests.helpers.tiny_run import three_steps
 from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 900
-CONFIG = """
-name = "run"
-folder = "{folder}"
-
-[env]
-id = "tests.run.killing_parts:test/KillingLock-v0"
-[env.kwargs]
-marker = "{folder}/marker"
-
-[learner]
-lr = 1e-3
-
-[train]
-steps = 3
-tasks_per_step = 2
-group_size = 6
-filters = []
-
-[eval]
-tasks = 1
-""" + tiny()
 WAVES = """
 [guide]
 type = "tests.run.killing_parts:WavesPart"
@@ -75,7 +54,9 @@ def written(folder: Path, more: str, *, killed: bool) -> Path:
     if not killed:
         (folder / "marker").touch()
     path = folder / "run.toml"
-    text = CONFIG.format(folder=folder) + more
+    marker = f'marker = "{folder}/marker"'
+    lock = three_steps("tests.run.killing_parts:test/KillingLock-v0", kwargs=marker, heldout=1)
+    text = f'folder = "{folder}"\n{lock}{more}'
     if more == AHEAD:
         text = text.replace("[train]", "[train]\nahead = 1")
         text = text.replace("tests.helpers.thinking_lock:alternating", "tests.run.rank_parts:valued")

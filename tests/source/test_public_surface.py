@@ -11,10 +11,10 @@ import turngate
 PUBLIC = """
     Action AgentFault Completion ConfigError Credit DataError DuplicateName Ending EnvError EpisodeError EstimateRefused
     Evidence Finding FromEvidence Gate Group Guidance MismatchError MissingExtra NotFiniteError Observation OutOfMemory
-    OutOfRoom Outcome Parameter PartError PolicyError Record Registered ReplayRefused Reward RewardEvent Rubric RunError
-    Score ScoredGroup ShapeError StoreError Task TaskList TaskRefused TaskSource Tool ToolCall ToolEnv ToolError
-    Trajectory Turn TurnEnv TurnSpec TurnTable TurngateError UnknownName UserError VerifierError WriteError cap_process
-    check_env make needs_outcome register registered requires tool veto
+    OutOfRoom Outcome Parameter PartError PolicyError ProcessLost Record Registered ReplayRefused Reward RewardEvent
+    Rubric RunError Score ScoredGroup ShapeError StoreError Task TaskList TaskRefused TaskSource Tool ToolCall ToolEnv
+    ToolError Trajectory Turn TurnEnv TurnSpec TurnTable TurngateError UnknownName UserError VerifierError WriteError
+    cap_process check_env make needs_outcome register registered requires tool veto
 """.split()
 
 

@@ -37,7 +37,7 @@ def train_command(
     ] = 1,
     method: Methods = None,
     on: Annotated[
-        str, typer.Option("--on", metavar="ADDRESS", help="Ray cluster that plays the environments: cluster.address.")
+        str, typer.Option("--on", metavar="ADDRESS", help="Ray cluster for environments and fsdp: cluster.address.")
     ] = "",
 ) -> None:
     """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
@@ -67,9 +67,9 @@ def train(
     from turngate.config.overlays import blamed
     from turngate.report.summary import write_report
     from turngate.run.job import Job
+    from turngate.run.learner_restarts import run_with_learner
     from turngate.run.staged_job import StagedJob
     from turngate.store.folder import RunFolder
-    from turngate.trainer.checks import learner_output
 
     run = RunFolder((settings.folder / settings.name).absolute())  # an environment may change the current folder
     tell_methods(console, settings)
@@ -80,11 +80,12 @@ def train(
             StagedJob(settings, console, strict=strict).run()
             write_report(run.path, console)
             return
-        with learner_output.start_learner(settings.learner, jobs=jobs) as works:
-            if works:
-                job = Job(settings, console, strict=strict, jobs=jobs)
-                job.run()
-                write_report(job.path, console)
+
+        def work() -> None:
+            Job(settings, console, strict=strict, jobs=jobs).run()
+            write_report(run.path, console)
+
+        run_with_learner(settings, run, work, console, jobs=jobs)
     except Stopped as stop:
         stop.advice = f"{safe(run, settings)}; to go on: {_again(command)}"
         raise

@@ -17,17 +17,22 @@ NAMESPACE = "turngate"
 ANSWER_S = 5.0
 """How long the head of a cluster may take to accept a connection."""
 ATTEMPTS = 3
+_held: list[str] = []  # the address of this process's connection, if it has one; a process of Ray's has no two
 HOW = "`ray start --head` starts a cluster and prints its address"
 
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
     """Belong to the cluster at ``address`` in the block: ``HOST:PORT`` of its head, ``ray://HOST:PORT`` of a client
-    server, or ``auto`` for the cluster that runs on this machine.
+    server, or ``auto`` for the cluster that runs on this machine. A block within one of the same address shares its
+    connection.
 
     Signals are answered as before: Ray would end the process at SIGTERM. Raises MissingExtra, and ConfigError where no
     cluster answers there or its Ray has another version.
     """
+    if _held == [address]:
+        yield
+        return
     try:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as later versions of Ray do without asking
         import ray
@@ -42,15 +47,17 @@ def connected(address: str) -> Iterator[None]:
         _connect(address)
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, ValueError, OSError and its own
         ray.shutdown()  # it may have begun
-        first = described(error).strip().splitlines()[0].rstrip(".")
+        first = cause_of(error).rstrip(".")
         raise ConfigError(
             f"cluster.address = '{address}': {first}; every node needs Ray {ray.__version__}; {HOW}"
         ) from error
+    _held.append(address)
     try:
         if is_main:
             signal.signal(signal.SIGTERM, handler)
         yield
     finally:
+        _held.clear()
         ray.shutdown()
         if is_main:
             signal.signal(signal.SIGTERM, handler)
@@ -83,15 +90,21 @@ def _check_answer(address: str) -> None:
         raise ConfigError(f"cluster.address = '{address}': nothing answers there: {error}; {HOW}") from error
 
 
-def check_room(wanted: Mapping[str, float], processes: int) -> None:
+def cause_of(error: Exception) -> str:
+    """The first sentence of one of Ray's errors."""
+    return described(error).strip().splitlines()[0]
+
+
+def check_room(wanted: Mapping[str, float], processes: int, *, what: str, advice: str) -> None:
     """Raise ConfigError where the nodes of the cluster, taken together, have no room for so many processes of these
-    resources each. What others use at the moment is not counted: they may end."""
+    resources each. What others use at the moment is not counted: they may end. ``what``: what they are; ``advice``:
+    which settings ask for less."""
     import ray
 
     there: Mapping[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     for name, amount in wanted.items():
         if (whole := there.get(name, 0.0)) < amount * processes:
             raise ConfigError(
-                f"cluster: {processes} processes of environments need {amount * processes:g} {name}, and the cluster "
-                f"has {whole:g}; add nodes, lower policy.concurrency, or raise cluster.envs_per_process"
+                f"cluster: {processes} {what} need {amount * processes:g} {name}, and the cluster has {whole:g}; add "
+                f"nodes, {advice}"
             )

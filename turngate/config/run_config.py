@@ -98,8 +98,9 @@ class Config(Section):
     env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
     """The environment that is played. Write [[env]] several times to train on several at once."""
     cluster: ClusterPart | None = None
-    """The cluster of machines that plays the environments (ray); left out: this machine. train --on ADDRESS sets it. It
-    may be changed when a run goes on, and changes none of its numbers."""
+    """The cluster of machines (ray) that plays the environments and computes for learner.type = "fsdp"; left out: this
+    machine. train --on ADDRESS sets it. It may be changed when a run goes on, and changes none of its numbers but by
+    rounding, with another number of processes of the learner."""
     warm_start: WarmStart | None = None
     policy: PolicyPart = LocalPolicyPart()
     """The policy, which plays the episodes: where the model is decoded, and how its tokens are sampled."""

@@ -20,12 +20,12 @@ from turngate.run.assembly.models import copy_model, require_torch, same_weights
 from turngate.run.checks.config_fit import check_policy, fit_of
 from turngate.run.environments import Environments
 from turngate.run.job import Job
+from turngate.run.learner_restarts import run_with_learner
 from turngate.run.process.run_lock import locked_run
 from turngate.run.resume import check_rounds, remove_model
 from turngate.store import machine, write_json_atomic, write_text_atomic
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
-from turngate.trainer.checks import learner_output as learner_answers
 from turngate.trainer.evaluation.validation_steps import read_steps
 from turngate.trainer.torch.place import place
 from turngate.types import Metrics
@@ -72,8 +72,11 @@ class StagedJob:
         run = stage.folder
         if not run.is_complete:
             self._say(f"stage {stage.number} of {len(self._stages)}: {stage.name}; its folder: {run.path}")
-            with learner_answers.start_learner(settings.learner):
+
+            def work() -> None:
                 Job(settings, self.console, strict=self._strict, until=stage.until).run()
+
+            run_with_learner(settings, run, work, self.console)
         after = self._stages[stage.number : stage.number + 1]
         followed = any(one.folder.has_begun for one, _ in after) or (not after and self.folder.is_complete)
         if not followed:  # else it was checked before

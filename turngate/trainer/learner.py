@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel, Precision
+from turngate.envs.pool.cluster_parts import ClusterPart
 from turngate.errors import ConfigError
 from turngate.parts import Part, when_used
 from turngate.trainer.loss.tokens import Loss, needs_of
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 frozen = when_used("turngate.trainer.torch.frozen")
 fsdp = when_used("turngate.trainer.torch.fsdp")
 fsdp_functions = when_used("turngate.trainer.torch.fsdp_functions")
+ray_ranks = when_used("turngate.trainer.torch.ray_ranks")
 team = when_used("turngate.trainer.torch.team")
+torchrun_ranks = when_used("turngate.trainer.torch.torchrun_ranks")
 torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to this protocol, and so imports it
 torch_lora = when_used("turngate.trainer.torch.lora")
 
@@ -221,9 +224,9 @@ class LearnerPart(Part):
     always kept, updated and saved in float32."""
 
     @contextmanager
-    def started(self, *, jobs: int = 1) -> Iterator[bool]:
+    def started(self, *, jobs: int = 1, cluster: ClusterPart | None = None) -> Iterator[bool]:
         """Enter the block around a run: true in the process that is to work on it. False: this process was started to
-        help the learner of that one, and has finished.
+        help the learner of that one, and has finished. ``cluster``: where processes of the learner may be placed.
 
         Raises ConfigError if ``torchrun`` started several processes, and this learner needs one.
         """
@@ -338,8 +341,8 @@ class TorchLearnerPart(LearnerPart):
 
 
 class FsdpLearnerPart(LearnerPart):
-    """AdamW in several processes, one per GPU, that torchrun starts: they divide weights, optimizer state and each
-    batch among them (FSDP2). Updates are those of type torch, to rounding."""
+    """AdamW in several processes, one per GPU, that torchrun starts, or Ray with [cluster]: they divide weights,
+    optimizer state and each batch among them (FSDP2). Updates are those of type torch, to rounding."""
 
     type: Literal["fsdp"] = "fsdp"
     weight_decay: float = Field(0.0, ge=0)
@@ -364,23 +367,38 @@ class FsdpLearnerPart(LearnerPart):
             )
 
     @contextmanager
-    def started(self, *, jobs: int = 1) -> Iterator[bool]:
-        """See ``LearnerPart``. Raises ConfigError if ``torchrun`` did not start this process, for ``jobs``, and for a
-        torch that is too old."""
+    def started(self, *, jobs: int = 1, cluster: ClusterPart | None = None) -> Iterator[bool]:
+        """See ``LearnerPart``. Raises ConfigError if neither ``torchrun`` started this process nor there is a cluster,
+        or both, for ``jobs``, and for a torch that is too old."""
         here = place()
-        if here is None:
-            raise ConfigError(f'learner.type "fsdp" computes in several processes; start them with {COMMAND}')
+        if here is None and cluster is None:
+            raise ConfigError(
+                f'learner.type "fsdp" computes in several processes; start them with {COMMAND}, or on a Ray cluster '
+                "with --on ADDRESS"
+            )
+        if here is not None and cluster is not None:
+            raise ConfigError(
+                "torchrun started this process, and [cluster] places those of the learner too; leave out torchrun, or "
+                "[cluster] and --on"
+            )
         if jobs > 1:
             raise ConfigError(
                 f'--jobs {jobs} does not go with learner.type "fsdp", whose processes make one run at a time'
             )
         fsdp_functions.check()
-        if here.rank:
-            team.follow(here, timeout_s=self.timeout_s)
+        if cluster is not None:
+            with (
+                cluster.connected(),
+                cluster.learner(ray_ranks.RankProcess) as processes,
+                ray_ranks.leading(processes, timeout_s=self.timeout_s),
+            ):
+                yield True
+        elif here is not None and here.rank:
+            torchrun_ranks.follow(here, timeout_s=self.timeout_s)
             yield False
-            return
-        with team.leading(here, timeout_s=self.timeout_s):
-            yield True
+        else:
+            with torchrun_ranks.leading(here, timeout_s=self.timeout_s):
+                yield True
 
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None

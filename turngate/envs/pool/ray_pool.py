@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Self
 
-from turngate.cluster.ray_connection import check_room
+from turngate.cluster.ray_connection import cause_of, check_room
 from turngate.envs.pool.node_envs import NodeEnvs
 from turngate.envs.pool.pool import CALLS_PER_STEP, MARGIN_S, OPEN_DEADLINE_S, MakeEnv
 from turngate.envs.pool.process import pickled
 from turngate.errors import ConfigError, EnvError, RunError
-from turngate.foreign import described
 from turngate.types import Action, Ending, Info, Observation, Task
 
 NETWORK_S = 30.0
@@ -109,7 +108,8 @@ class RayPool:
         """
         import ray
 
-        check_room(self._resources, self._n)
+        advice = "lower policy.concurrency, or raise cluster.envs_per_process"
+        check_room(self._resources, self._n, what="processes of environments", advice=advice)
         others = {name: amount for name, amount in self._resources.items() if name != "CPU"}
         node_envs = ray.remote(NodeEnvs).options(
             num_cpus=self._resources.get("CPU", 0.0),
@@ -131,7 +131,7 @@ class RayPool:
         except BaseException as error:
             await self.close()
             if isinstance(error, ray.exceptions.RayError):
-                raise ConfigError(f"cluster: a process of environments did not start: {_cause(error)}") from None
+                raise ConfigError(f"cluster: a process of environments did not start: {cause_of(error)}") from None
             raise
         if problem := next((problem for _, problem in found if problem), ""):
             await self.close()
@@ -172,7 +172,7 @@ class RayPool:
         except TimeoutError:
             self._lose(process, f"its node did not answer within {bound_s + NETWORK_S:g} s")
         except ray.exceptions.RayError as lost:
-            self._lose(process, _cause(lost))
+            self._lose(process, cause_of(lost))
         else:
             if error is not None:
                 raise error
@@ -250,8 +250,3 @@ async def _opened(actor: Any) -> tuple[float, str]:
 async def _answer(reference: Any) -> Any:
     """What a remote call returns."""
     return await reference
-
-
-def _cause(error: Exception) -> str:
-    """The first sentence of one of Ray's errors."""
-    return described(error).strip().splitlines()[0]

@@ -15,6 +15,7 @@ import numpy as np
 
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel
+from turngate.envs.pool.cluster_parts import ClusterPart
 from turngate.errors import PartError
 from turngate.part_calls import Unusable, answering, call_part, ignored, metrics_of, number, ships, short_result
 from turngate.trainer.learner import NOTHING, Learner, LearnerPart, Measured, Measuring
@@ -29,13 +30,14 @@ _METRICS = "a dictionary of numbers by name"
 
 
 @contextmanager
-def start_learner(part: LearnerPart, *, jobs: int = 1) -> Iterator[bool]:
+def start_learner(part: LearnerPart, *, jobs: int = 1, cluster: ClusterPart | None = None) -> Iterator[bool]:
     """``LearnerPart.started``.
 
     A learner cannot hide an error of the run. An error that it raises at the end of the run is its own: it ends a run
     that had succeeded, and becomes a note to the error of a run that had failed.
     """
-    start: Callable[[], object] = partial(part.started, jobs=jobs)
+    placing = {} if cluster is None else {"cluster": cluster}
+    start: Callable[[], object] = partial(part.started, jobs=jobs, **placing)
     manager = call_part(NOUN, start, take=answering("__enter__", "__exit__"), must="a context manager", of=part.started)
     works = call_part(NOUN, manager.__enter__, take=bool, must="true or false", of=part.started)
     leave = partial(call_part, NOUN, manager.__exit__, take=ignored, must="", of=part.started)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,17 +17,19 @@ from turngate.trainer.learner import NOTHING, Critic, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss
 from turngate.trainer.torch.batch_shares import Share, join_columns, shares_of
 from turngate.trainer.torch.learner import refuse_other_critic
-from turngate.trainer.torch.model_parts import emptied, equal_to, of_first, sharded, skeleton
+from turngate.trainer.torch.model_parts import emptied, equal_to, sharded, skeleton
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.sharded import ShardLearner
 from turngate.trainer.torch.shards import read_state
-from turngate.trainer.torch.team import Team
+from turngate.trainer.torch.team import Handed, Ranks, Team
 from turngate.trainer.torch.trained_weights import refuse_other, whole_model
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
+T = TypeVar("T")
+
 
 class FsdpLearner:
-    """AdamW on a transformers causal language model that is divided among the processes of ``team``.
+    """AdamW on a transformers causal language model that is divided among the processes of ``ranks``.
 
     Updates and measurements are those of a ``TorchLearner``, to rounding; settings are the same. The weights are taken
     out of ``model``, which keeps their names and shapes; ``weights`` has them. Learners of one model share it.
@@ -35,7 +37,7 @@ class FsdpLearner:
 
     def __init__(
         self,
-        team: Team,
+        ranks: Ranks,
         model: LanguageModel,
         *,
         lr: float,
@@ -47,20 +49,21 @@ class FsdpLearner:
         dtype: Precision = "auto",
         packing: Packing = "auto",
     ) -> None:
-        self.model, self._team, self._number = model, team, team.number_for(self)
+        self.model, self._ranks, self._number = model, ranks, ranks.number_for(self)
         self._has_critic = critic is not None
+        self._is_settled = packing == "rows"  # whether trees need no comparison with rows any more
         settings = {"lr": lr, "weight_decay": weight_decay, "clip_norm": clip_norm, "sampling": sampling}
         settings |= {"tokens_per_pass": tokens_per_pass, "dtype": dtype, "packing": packing, "critic": critic}
-        self._place, known = team.number_of(model)
+        self._place, known = ranks.number_of(model)
         settings["deterministic"] = torch.get_deterministic_debug_mode()
         cast(model, torch.float32)  # as ``TorchLearner`` does
-        sent = [None if known else skeleton(model)] * (team.place.size - 1)
-        team.call(_open, [(self._number, self._place, one, settings) for one in (model, *sent)])
+        handed = [None] * ranks.size if known else ranks.handed(model)
+        ranks.call(_open, [(self._number, self._place, one, settings) for one in handed])
         emptied(model)
 
     def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
         """See ``TorchLearner``. Raises ConfigError for a loss that cannot be sent to other processes."""
-        shares = shares_of(batch, self._team.place.size)
+        shares = shares_of(batch, self._ranks.size)
         metrics: Metrics = {}
         for found in self._over(_learn, batch, [(loss, share.of(measured)) for share in shares], shares):
             for name, part in found.items():
@@ -80,16 +83,15 @@ class FsdpLearner:
 
     def whole_weight(self, name: str) -> torch.Tensor:
         """A weight of the whole model, in memory of its own."""
-        found: list[torch.Tensor] = []
-        others = (self._number, name, None)
-        self._team.call(_gather, [(self._number, name, found), *[others] * (self._team.place.size - 1)])
-        return found[0]
+        found = self._each(_gather, name)[0]
+        assert found is not None, "the first process has it"
+        return found
 
     def twin(self) -> LanguageModel:
         """A model that is divided like this learner's and equal to it at this moment, for another learner to open."""
         twin = skeleton(self.model)
-        place, _ = self._team.number_of(twin)
-        self._team.call(_copy, [(self._place, place, twin)] * self._team.place.size)
+        place, _ = self._ranks.number_of(twin)
+        self._ranks.call(_copy, [(self._place, place, twin)] * self._ranks.size)
         return twin
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
@@ -102,7 +104,7 @@ class FsdpLearner:
         """See ``TorchLearner``. Raises ConfigError for a learner without a critic."""
         if not self._has_critic:
             raise ConfigError("values are to be computed, but this learner has no critic; open it with one")
-        shares = shares_of(batch, self._team.place.size)
+        shares = shares_of(batch, self._ranks.size)
         wanted = [(wanted_L[share.first : share.first + share.batch.n_tokens],) for share in shares]
         return join_columns(self._over(_values, batch, wanted, shares))
 
@@ -120,21 +122,22 @@ class FsdpLearner:
         self._each(_load, path.absolute())
 
     def _measured(self, measure: str, batch: Batch, options: Mapping[str, Any]) -> FloatArray:
-        shares = shares_of(batch, self._team.place.size)
+        shares = shares_of(batch, self._ranks.size)
         return join_columns(self._over(_measure, batch, [(measure, options)] * len(shares), shares))
 
     def _over(
         self, function: Callable[..., Any], batch: Batch, arguments: list[tuple[Any, ...]], shares: list[Share]
     ) -> list[Any]:
         """Call ``function`` with a share of ``batch`` and ``arguments`` in each process."""
-        if self._team.held[self._number].unsettled(batch):
+        if not self._is_settled and self._ranks.first(_unsettled, self._number, batch):
             self._each(_settle, batch)
+            self._is_settled = True
         rest = zip(shares, arguments, strict=True)
-        return self._team.call(function, [(self._number, share, *own) for share, own in rest])
+        return self._ranks.call(function, [(self._number, share, *own) for share, own in rest])
 
-    def _each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    def _each(self, function: Callable[..., T], *arguments: Any) -> list[T]:
         """Call ``function`` with the same arguments in each process."""
-        return self._team.call(function, [(self._number, *arguments)] * self._team.place.size)
+        return self._ranks.call(function, [(self._number, *arguments)] * self._ranks.size)
 
 
 class GatheredWeights(ReadWeights[torch.Tensor]):
@@ -166,18 +169,23 @@ class GatheredWeights(ReadWeights[torch.Tensor]):
 # --- functions that run in every process ------------------------------------------------------------------------------
 
 
-def _open(team: Team, number: int, place: int, model: LanguageModel | None, settings: dict[str, Any]) -> None:
+def _open(team: Team, number: int, place: int, handed: Handed | None, settings: dict[str, Any]) -> None:
     settings = dict(settings)
     torch.set_deterministic_debug_mode(settings.pop("deterministic"))
     if place not in team.held:
-        assert model is not None, "the first learner of a model sends it"
-        team.held[place] = sharded(team, model, of_first(team, model))
+        assert handed is not None, "the first learner of a model sends it"
+        team.held[place] = sharded(team, handed.outline, handed.filling(team))
     team.held[number] = ShardLearner(team, team.held[place], **settings)
 
 
 def _copy(team: Team, place: int, to: int, outline: LanguageModel) -> None:
     """Hold a copy of the model of one number under another."""
     team.held[to] = sharded(team, outline, equal_to(team.held[place]))
+
+
+def _unsettled(team: Team, number: int, batch: Batch) -> bool:
+    learner: ShardLearner = team.held[number]
+    return learner.unsettled(batch)
 
 
 def _settle(team: Team, number: int, batch: Batch) -> None:
@@ -211,13 +219,11 @@ def _update(team: Team, number: int, lr_scale: float) -> Metrics:
         return learner.optim_step(lr_scale=lr_scale)
 
 
-def _gather(team: Team, number: int, name: str, into: list[torch.Tensor] | None) -> None:
-    """Append a whole weight to ``into``, which the first process passes; a return value would be sent by every
-    process."""
+def _gather(team: Team, number: int, name: str) -> torch.Tensor | None:
+    """A whole weight, in the first process; None in the others, because every one would send it."""
     with _at(team, number) as learner:
         weight = learner.whole_weight(name)
-        if into is not None:
-            into.append(weight)
+        return None if team.place.rank else weight
 
 
 def _save(team: Team, number: int, path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,15 +13,12 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from turngate.agents.protocols import LanguageModel
-from turngate.trainer.torch.team import Team
-
-Filling: TypeAlias = Callable[[str, torch.Tensor], torch.Tensor]
-"""What to put in the place of a weight, a buffer, or a part of one, of a given name."""
+from turngate.trainer.torch.team import Filling, Team
 
 
 def skeleton(model: LanguageModel) -> LanguageModel:
     """A copy of ``model`` without numbers, in which weights that are one stay one."""
-    return copy.deepcopy(model, {id(tensor): _meta(tensor) for _, tensor in _tensors(model)})
+    return copy.deepcopy(model, {id(tensor): _meta(tensor) for _, tensor in tensors_of(model)})
 
 
 def emptied(model: LanguageModel) -> None:
@@ -43,36 +41,44 @@ def sharded(team: Team, outline: LanguageModel, filling: Filling) -> LanguageMod
         part.set_gradient_divide_factor(1.0)  # the weights in a batch are those of the whole one: a sum, no average
         part.set_force_sum_reduction_for_comms(True)  # gloo knows no other
     register_fsdp_forward_method(own, "states_of")  # type: ignore[arg-type]
-    _replace_tensors(own, {id(tensor): _like(tensor, filling(name, tensor.detach())) for name, tensor in _tensors(own)})
+    _replace_tensors(
+        own, {id(tensor): _like(tensor, filling(name, tensor.detach())) for name, tensor in tensors_of(own)}
+    )
     return own
 
 
-def of_first(team: Team, model: LanguageModel) -> Filling:
-    """The numbers of the first process's ``model``, which the others have a ``skeleton`` of, one tensor at a time."""
-    known = dict(_tensors(model))
+@dataclass(frozen=True, slots=True)
+class FromFirst:
+    """The numbers of the first process's ``outline``, of which the others have a ``skeleton``: one tensor at a time."""
 
-    def part_of(name: str, tensor: torch.Tensor) -> torch.Tensor:
-        whole = known[name].detach()
-        there = torch.empty_like(whole, device=team.device) if whole.is_meta else whole.to(team.device)
-        if isinstance(tensor, DTensor):
-            return distribute_tensor(there, tensor.device_mesh, tensor.placements)
-        there = there.contiguous()
-        dist.broadcast(there, src=0)
-        return there.clone()
+    outline: LanguageModel
 
-    return part_of
+    def filling(self, team: Team) -> Filling:
+        known = dict(tensors_of(self.outline))
+
+        def part_of(name: str, tensor: torch.Tensor) -> torch.Tensor:
+            whole = known[name].detach()
+            there = torch.empty_like(whole, device=team.device) if whole.is_meta else whole.to(team.device)
+            if isinstance(tensor, DTensor):
+                return distribute_tensor(there, tensor.device_mesh, tensor.placements)
+            there = there.contiguous()
+            dist.broadcast(there, src=0)
+            return there.clone()
+
+        return part_of
 
 
 def equal_to(model: LanguageModel) -> Filling:
     """The same parts as those of ``model``, which is divided."""
-    known: Mapping[str, torch.Tensor] = dict(_tensors(model))
+    known: Mapping[str, torch.Tensor] = dict(tensors_of(model))
     return lambda name, tensor: known[name].detach().clone()
 
 
-def _tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors_of(model: LanguageModel) -> Iterator[tuple[str, torch.Tensor]]:
     """Every weight and buffer once, with its name."""
     yield from model.named_parameters()
-    yield from model.named_buffers()
+    module: Any = model
+    yield from module.named_buffers()
 
 
 def _meta(tensor: torch.Tensor) -> torch.Tensor:
