@@ -67,24 +67,32 @@ def train(
     from turngate.config.overlays import blamed
     from turngate.report.summary import write_report
     from turngate.run.job import Job
+    from turngate.run.remote_folder import remote_folder
     from turngate.run.staged_job import StagedJob
     from turngate.store.folder import RunFolder
     from turngate.trainer.checks import learner_output
 
+    remote = remote_folder(settings, console, jobs=jobs)
+    settings = remote.settings
     run = RunFolder((settings.folder / settings.name).absolute())  # an environment may change the current folder
     tell_methods(console, settings)
     try:
         if settings.stages:
             if jobs > 1:
                 raise ConfigError(f"--jobs {jobs} has no effect on stages, which are made one after the other")
-            StagedJob(settings, console, strict=strict).run()
-            write_report(run.path, console)
+            remote.fetch()
+            stages = StagedJob(settings, console, strict=strict, commit=remote.commit)
+            with remote.claim():
+                stages.run()
+                write_report(run.path, console)
             return
         with learner_output.start_learner(settings.learner, jobs=jobs) as works:
             if works:
-                job = Job(settings, console, strict=strict, jobs=jobs)
-                job.run()
-                write_report(job.path, console)
+                remote.fetch()
+                job = Job(settings, console, strict=strict, jobs=jobs, commit=remote.commit)
+                with remote.claim():
+                    job.run()
+                    write_report(job.path, console)
     except Stopped as stop:
         stop.advice = f"{safe(run, settings)}; to go on: {_again(command)}"
         raise
