@@ -50,7 +50,7 @@ class RunMirror:
         self._writer = f"process {os.getpid()} on {socket.gethostname()}"
         self._own = {NOTHING.commit}  # commits that the folder comes from: two while it is not known which one counts
         self._retry_at_s = self._retry_s = 0.0
-        self._is_lost = False
+        self._is_over = False  # no further commit is tried
 
     def fetch(self) -> None:
         """Bring the folder to the newest state that was committed.
@@ -89,7 +89,7 @@ class RunMirror:
             yield
             self._close(END_S)
         except BaseException as error:
-            if not self._is_lost and not isinstance(error, _NotUploaded):
+            if not self._is_over:
                 try:
                     self._close(STOP_S)
                 except RunError as problem:
@@ -97,7 +97,7 @@ class RunMirror:
             raise
         finally:
             over.set()
-            beating.join()
+            beating.join(HEARTBEAT_S)
 
     def commit(self) -> None:
         """Upload what changed, if the store answers. Raises RunError if another process has taken the run over."""
@@ -204,7 +204,8 @@ class RunMirror:
             except OSError as error:
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
-                    raise _NotUploaded(
+                    self._is_over = True
+                    raise RunError(
                         f"not everything could be uploaded to '{self.address}' ({described(error)}); it lies in "
                         f"'{self.run.path}', and the same command uploads it"
                     ) from error
@@ -214,7 +215,7 @@ class RunMirror:
                 pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     def _lost(self, newest: Manifest) -> RunError:
-        self._is_lost = True
+        self._is_over = True
         by = f"by {newest.writer}" if newest.writer else "by another process" if newest != NOTHING else "and is gone"
         return RunError(
             f"'{self.address}' was changed {by} while this process worked on it; what was made here lies in "
@@ -246,10 +247,6 @@ class RunMirror:
 
 
 _OTHER = "wait until it has ended, or choose another --name"
-
-
-class _NotUploaded(RunError):
-    """The last commit failed."""
 
 
 def commits_of(run: RunFolder) -> set[str]:

@@ -23,8 +23,8 @@ AT_ONCE = 8
 """Objects that are under way, and in memory, at a time."""
 
 
-class PartGone(StoreError):
-    """An object that a manifest names is not there."""
+class PartGone(Exception):
+    """An object that a manifest names is not there; the message says which, and of which file."""
 
 
 def with_newest(store: ObjectStore, use: Callable[[Manifest], None]) -> Manifest:
@@ -36,10 +36,10 @@ def with_newest(store: ObjectStore, use: Callable[[Manifest], None]) -> Manifest
     while True:
         try:
             use(newest)
-        except PartGone:
+        except PartGone as gone:
             before, newest = newest, newest_manifest(store)
             if before == newest:
-                raise
+                raise StoreError(str(gone)) from gone
         else:
             return newest
 
