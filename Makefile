@@ -134,7 +134,7 @@ $(STAMPS)/docs: $(STAMPS)/created pyproject.toml
 
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,gguf,plots,tensorboard,wandb,trackio,sql,code,docker,openai,search,mcp,ray,web,bfcl,docs,dev]"
+	$(PIP) -e ".[train,gguf,plots,tensorboard,wandb,trackio,sql,code,docker,openai,search,mcp,ray,storage,web,bfcl,docs,dev]"
 	$(PIP) --no-deps "$(BFCL)" # with its dependencies it would replace numpy
 	@touch $@ $(STAMPS)/demo $(STAMPS)/docs
 

@@ -16,7 +16,12 @@ import pytest
 
 from tests.helpers import vllm_venv
 
-pytest_plugins = ["tests.helpers.docker_daemon", "tests.helpers.forked_commands", "tests.helpers.pictures"]
+pytest_plugins = [
+    "tests.helpers.docker_daemon",
+    "tests.helpers.forked_commands",
+    "tests.helpers.pictures",
+    "tests.helpers.s3_server",
+]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
 IN_CI = bool(os.environ.get("CI"))
@@ -70,6 +75,11 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "ty",
             "mcp",
             "ray",
+            "fsspec",
+            "s3fs",
+            "moto",
+            "flask",
+            "flask_cors",
             "bfcl_eval",
             "mpmath",
             "playwright",
@@ -108,6 +118,7 @@ SLOW = """
     cli/test_plan.py
     cli/test_replay.py
     cli/test_stopping.py
+    cli/test_storage.py
     contract
     envs/code
     envs/search/test_cheats.py
@@ -163,6 +174,7 @@ SLOW = """
     run/test_second_policy.py
     run/test_written_guides.py
     sandbox
+    store/remote/test_run_mirror.py
     store/test_whole_steps.py::test_a_killed_writer_leaves_only_whole_steps
     test_conftest.py
     test_documents.py

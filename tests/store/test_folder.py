@@ -75,7 +75,7 @@ NAMES += (
     " warm_start.json overlap.json result.json warm_start model checkpoints tensorboard wandb controls rescored report"
 )
 NAMES += " adapter validation.json broken_batch.npz memory.json baselines .in_use console.log traceback.txt best_pass"
-NAMES += " imported.json stages trackio"
+NAMES += " imported.json stages trackio .stored.json"
 
 
 def test_every_name_is_one_that_a_run_uses(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-@reads_runs
+@reads_runs()
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run, or a folder with trajectories/.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one, or the same with --other.")],

@@ -23,7 +23,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-@reads_runs
+@reads_runs(weights_with=("probe",))
 def credit(
     run: RunPath,
     method: Annotated[str, typer.Option(help="Credit rule to apply, for instance gigpo.")],

@@ -19,7 +19,7 @@ app = typer.Typer(
 
 
 @app.command("export")
-@reads_runs
+@reads_runs()
 def export_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or of an import.")],
     to: Annotated[

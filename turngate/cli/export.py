@@ -19,7 +19,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-@reads_runs
+@reads_runs(weights_with=("run",))
 def export(
     run: RunPath,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder for the model.")],

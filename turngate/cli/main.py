@@ -47,6 +47,7 @@ from turngate.cli import (
     view_folder,
 )
 from turngate.cli.crash import crash_line, culprit
+from turngate.cli.reading_runs import refuse_addresses
 from turngate.cli.thread_waiting import bound_spinning
 from turngate.errors import TurngateError, UserError
 from turngate.run.process.signals import Stopped, stopping_in_order
@@ -63,6 +64,7 @@ COMMANDS = (
 """The modules that declare a command, in the order in which ``turngate --help`` lists them."""
 for command in COMMANDS:
     app.add_typer(command.app)
+refuse_addresses(app)
 
 
 def main() -> None:

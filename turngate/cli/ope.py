@@ -28,7 +28,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-@reads_runs
+@reads_runs(weights_with=("policy",))
 def ope(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A run, or its folder trajectories.")],
     policy: Annotated[

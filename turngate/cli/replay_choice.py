@@ -40,7 +40,7 @@ class Branching:
 
 
 @app.command()
-@reads_runs
+@reads_runs(weights_with=("policy", "update"))
 def replay(
     run: RunPath,
     phase: Annotated[str, typer.Option(help="Episodes to replay: train, or an evaluation; else all phases.")] = "",

@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-@reads_runs
+@reads_runs()
 def report(
     run: RunPath,
     html: Annotated[

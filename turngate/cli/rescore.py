@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-@reads_runs
+@reads_runs()
 def rescore(
     run: RunPath,
     rubric: Annotated[

@@ -23,7 +23,7 @@ LISTED = 40  # most rows of a listing
 
 
 @app.command("show")
-@reads_runs
+@reads_runs()
 def show_command(
     run: RunPath,
     trajectory: Annotated[str, typer.Option(help="Id of a trajectory; without it, ids are listed.")] = "",

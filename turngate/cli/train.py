@@ -68,22 +68,31 @@ def train(
     from turngate.report.summary import write_report
     from turngate.run.job import Job
     from turngate.run.learner_restarts import run_with_learner
+    from turngate.run.remote_folder import remote_folder
     from turngate.run.staged_job import StagedJob
     from turngate.store.folder import RunFolder
 
+    remote = remote_folder(settings, console, jobs=jobs)
+    settings = remote.settings
     run = RunFolder((settings.folder / settings.name).absolute())  # an environment may change the current folder
     tell_methods(console, settings)
     try:
         if settings.stages:
             if jobs > 1:
                 raise ConfigError(f"--jobs {jobs} has no effect on stages, which are made one after the other")
-            StagedJob(settings, console, strict=strict).run()
-            write_report(run.path, console)
+            remote.fetch()
+            stages = StagedJob(settings, console, strict=strict, commit=remote.commit)
+            with remote.claim():
+                stages.run()
+                write_report(run.path, console)
             return
 
         def work() -> None:
-            Job(settings, console, strict=strict, jobs=jobs).run()
-            write_report(run.path, console)
+            remote.fetch()
+            job = Job(settings, console, strict=strict, jobs=jobs, commit=remote.commit)
+            with remote.claim():
+                job.run()
+                write_report(run.path, console)
 
         run_with_learner(settings, run, work, console, jobs=jobs)
     except Stopped as stop:

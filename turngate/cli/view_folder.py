@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-@reads_runs
+@reads_runs()
 def view(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="A folder of runs, or a run.")] = Path("runs"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes a free one.")] = VIEW_PORT,

@@ -86,7 +86,7 @@ class Config(Section):
     """Name of the run, and of its folder inside ``folder``: letters, digits, ".", "_" and "-", beginning with a
     letter, a digit or "_"."""
     folder: Path = Path("runs")
-    """Folder in which runs are kept."""
+    """Folder in which runs are kept, or an address in a store, for instance s3://bucket/runs (extra storage)."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed from which every random number of the run is derived: the same seed and settings repeat a run, another seed
     shows how much of a result is luck."""

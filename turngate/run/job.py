@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 
 from rich.console import Console
@@ -33,6 +34,7 @@ from turngate.run.checks.split_overlap import split_overlaps
 from turngate.run.environments import Environments, naming_key
 from turngate.run.process.event_loop import run_to_end
 from turngate.run.process.run_lock import locked_run
+from turngate.run.remote_folder import keep_here, refuse_address
 from turngate.run.resume import added_steps, refuse_gaps, refuse_unscored, reopen
 from turngate.run.side_runs import SideRun, SideRuns, side_runs
 from turngate.run.stage_end import TrainingEnd
@@ -72,7 +74,8 @@ class Job:
     whose warm-started model it begins from, by default the run itself. ``strict`` refuses an evaluated split that
     shares questions or answers with training. ``jobs``: how many runs are made at once, this one and its baselines and
     controls together; each of those has a process of its own where it is more than one. ``until``: when training ends
-    before ``train.steps``. The constructor does no work,
+    before ``train.steps``. ``commit`` is called whenever something is finished, and may copy the folder as it is then,
+    which blocks the run. The constructor does no work,
     but raises ConfigError for everything in the config that does not fit the environments that it names, and for more
     than one of ``jobs`` where the config has one run.
     """
@@ -87,14 +90,17 @@ class Job:
         strict: bool = False,
         jobs: int = 1,
         until: StageEnd | None = None,
+        commit: Callable[[], None] = keep_here,
     ) -> None:
+        refuse_address(config.folder)
         check_policy(config)
         self.config, self.console, self.control = config, console, control
         self.path = (config.folder / config.name).absolute()  # code of an environment may change the folder
         self.folder = RunFolder(self.path)
         self._start = start or self.folder
-        self._until = until
-        self._side_runs = SideRuns(side_runs(config, self.folder), _make, jobs=jobs, console=console)
+        self._until, self._commit = until, commit
+        make = partial(_make, commit=commit)
+        self._side_runs = SideRuns(side_runs(config, self.folder), make, jobs=jobs, console=console)
         self._watch = Watch(self._alarm)
         self.environments = Environments(config.env, cluster=config.cluster)
         try:
@@ -145,6 +151,7 @@ class Job:
     async def _work(self, worlds: Worlds, sinks: Sinks) -> None:
         config = self.config
         model, chat = await starting_model(config, self.environments, worlds, self._start, self.console)
+        self._commit()
         self._side_runs.begin()  # those that need the model of the warm start
         if self.folder.owner is None and any(env.turn_spec.tools for _, env in self.environments):
             self._say(chat.about_tools)
@@ -179,6 +186,7 @@ class Job:
             await self._evaluate_memory(run)
         run.auxiliary.conclude()  # before the run is complete, so that the same command does not end well afterwards
         save_model(model, chat.tokenizer, self.folder.model, weights)
+        self._commit()
 
     async def _resume(self, run: Run, training: Training) -> int:
         """The last complete step; learner, policy and records are put back to it."""
@@ -211,6 +219,7 @@ class Job:
                 if step % config.train.checkpoint_every == 0 or ended or keeping.due(step):
                     checkpoints.save(step, run.learner, training.checkpointed)
                 await keeping.after(run, step, progress)
+                self._commit()
                 progress.update(step, total, "")
                 if ended:
                     break
@@ -255,6 +264,7 @@ class Job:
                 store.discard(step, name)  # left by a process that was killed before it added the evaluation
                 store.write(step, played, phase=name)
                 add_evaluation(self.path, phase, result)
+                self._commit()
                 if line := withheld_line(result):
                     self._say(f"{phase}, {named}, temperature {temperature:g}: {line}")
 
@@ -390,9 +400,9 @@ class Job:
         return Checkpoints(self.folder.checkpoints)
 
 
-def _make(side_run: SideRun, console: Console) -> None:
+def _make(side_run: SideRun, console: Console, *, commit: Callable[[], None]) -> None:
     """Make a baseline or control; other processes import this function."""
-    Job(side_run.config, console, control=side_run.control, start=side_run.start).run()
+    Job(side_run.config, console, control=side_run.control, start=side_run.start, commit=commit).run()
 
 
 def _file_name(phase: str) -> str:

@@ -7,7 +7,7 @@ one stage to the next. A stage that changed nothing stops the run each time; the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from turngate.run.environments import Environments
 from turngate.run.job import Job
 from turngate.run.learner_restarts import run_with_learner
 from turngate.run.process.run_lock import locked_run
+from turngate.run.remote_folder import keep_here, refuse_address
 from turngate.run.resume import check_rounds, remove_model
 from turngate.store import machine, write_json_atomic, write_text_atomic
 from turngate.store.folder import RunFolder
@@ -32,13 +33,17 @@ from turngate.types import Metrics
 
 
 class StagedJob:
-    """The work on a run of stages. ``strict``: see ``Job``.
+    """The work on a run of stages. ``strict`` and ``commit``: see ``Job``.
 
     The constructor does no work, but raises ConfigError for settings of any stage that do not fit the environments that
     it names, and where several processes were started.
     """
 
-    def __init__(self, config: Config, console: Console, *, strict: bool = False) -> None:
+    def __init__(
+        self, config: Config, console: Console, *, strict: bool = False, commit: Callable[[], None] = keep_here
+    ) -> None:
+        refuse_address(config.folder)
+        self._commit = commit
         self.config, self.console, self._strict = config, console, strict
         self.folder = RunFolder((config.folder / config.name).absolute())
         self._stages = [(stage, parse(stage.tree)) for stage in config.unfolded()]
@@ -67,6 +72,7 @@ class StagedJob:
                     self._make(stage, settings)
             if not self.folder.is_complete:
                 copy_model(self._stages[-1][0].folder.model, self.folder.model)
+                self._commit()
 
     def _make(self, stage: StageRun, settings: Config) -> None:
         run = stage.folder
@@ -74,7 +80,7 @@ class StagedJob:
             self._say(f"stage {stage.number} of {len(self._stages)}: {stage.name}; its folder: {run.path}")
 
             def work() -> None:
-                Job(settings, self.console, strict=self._strict, until=stage.until).run()
+                Job(settings, self.console, strict=self._strict, until=stage.until, commit=self._commit).run()
 
             run_with_learner(settings, run, work, self.console)
         after = self._stages[stage.number : stage.number + 1]

@@ -31,10 +31,13 @@ runs/NAME/
     console.log                         output of a baseline or control that another process made
     traceback.txt                       of an unexpected error
     .in_use                             locked by the process that works on the run, and names it
+    .stored.json                        the last state that this folder has in common with the store it is kept in
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,6 +45,9 @@ from pathlib import Path
 from typing import Self
 
 from turngate.errors import ConfigError, DataError, WriteError
+
+_PASSING = re.compile(r"\.|writing[-_]|damaged-|best_pass$|.*\.old$")
+"""Names that begin with a dot are those of locks and temporary files; a killed process leaves the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +258,11 @@ class RunFolder:
         return self.path / ".in_use"
 
     @property
+    def stored(self) -> Path:
+        """Which state of a store, such as S3, the files here were fetched from or written to last."""
+        return self.path / ".stored.json"
+
+    @property
     def log(self) -> Path:
         """What a baseline or control printed, where a process of its own made it."""
         return self.path / "console.log"
@@ -270,6 +281,16 @@ class RunFolder:
     def stages_folder(self) -> Path:
         """The folder of the stages."""
         return self.path / "stages"
+
+    def lasting_files(self) -> Iterator[Path]:
+        """The files that are the run, and those of the runs in its folder, in the order of their names: without locks,
+        damaged checkpoints, and what is being written or removed."""
+        for folder, folders, files in os.walk(self.path):
+            folders[:] = sorted(name for name in folders if not _PASSING.match(name))
+            for name in sorted(files):
+                path = Path(folder, name)
+                if not (_PASSING.match(name) or path.is_symlink()):
+                    yield path
 
     def exported(self, name: str) -> Path:
         """The file of the episodes in a format of others."""

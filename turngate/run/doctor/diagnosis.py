@@ -36,6 +36,7 @@ from turngate.run.doctor.needed_memory import (
 )
 from turngate.run.environments import Environments
 from turngate.run.job import Job
+from turngate.run.remote_folder import remote_folder
 from turngate.run.start.demonstrations import Demonstrations, demonstrations
 from turngate.run.start.examples import with_examples
 from turngate.run.start.warm_start import untrained
@@ -86,7 +87,8 @@ def findings(config: Config) -> Iterator[DoctorLine]:
     yield _about_trees(config, model)
     shortest = 0
     try:
-        job = Job(config, Console(quiet=True))
+        quiet = Console(quiet=True)
+        job = Job(remote_folder(config, quiet).settings, quiet)
     except UserError as error:
         yield DoctorLine(about="settings", line=str(error), refused=True)
     else:
