@@ -207,9 +207,10 @@ def test_what_is_killed_costs_episodes_and_no_step(
 
     def kill() -> None:
         plan = [*rng.permutation(["NodeEnvs", "NodeEnvs", "RankProcess", "raylet"]), "NodeEnvs"]
-        while plan and not done.wait(float(rng.uniform(1.5, 4.0))):
-            if not (run.metrics.exists() and processes_of("NodeEnvs") and processes_of("RankProcess")):
-                continue  # in training
+        while plan and not done.wait(float(rng.uniform(0.2, 1.5))):
+            steps = run.metrics.read_text().count("\n") if run.metrics.exists() else 0
+            if steps <= len(killed) or not (processes_of("NodeEnvs") and processes_of("RankProcess")):
+                continue  # one after each step, so that a fast run does not end before
             kind = plan.pop()
             if kind == "raylet":
                 cluster.remove_node(min(cluster.worker_nodes, key=str), allow_graceful=False)
