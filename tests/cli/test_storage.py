@@ -168,6 +168,8 @@ def test_what_cannot_be_used_is_one_line_before_any_work(
     assert refused(*train, f"--folder={bucket}", "--jobs=2").startswith(
         f"--jobs 2 cannot be used with --folder {bucket}"
     )
+    cluster = ("--on=127.0.0.1:1", '--learner.type="fsdp"')
+    assert refused(*train, f"--folder={bucket}", *cluster).endswith("name a folder that all nodes see")
     assert refused("show", f"{bucket}/lock").startswith(f"no run is stored at '{bucket}/lock'")
     assert refused("view", bucket) == (
         f"turngate view takes no address: name a file or folder of this machine, not '{bucket}'"

@@ -17,6 +17,7 @@ from turngate.config.run_config import Config
 from turngate.errors import ConfigError
 from turngate.store.remote.object_store import address_of, local_path_of
 from turngate.store.remote.run_mirror import RunMirror
+from turngate.trainer.learner import IN_THIS_PROCESS
 
 WORK = Path("runs")
 """Folder below which runs are made that are kept in a store."""
@@ -42,8 +43,8 @@ class RemoteFolder:
 def remote_folder(settings: Config, console: Console, *, jobs: int = 1) -> RemoteFolder:
     """The store of a run; one that does nothing where ``folder`` is a path.
 
-    Raises MissingExtra, and ConfigError for an address that cannot be opened and for several ``jobs``, whose processes
-    finish things at different times. Sends nothing.
+    Raises MissingExtra, and ConfigError for an address that cannot be opened, for several ``jobs``, whose processes
+    finish things at different times, and for a learner whose checkpoints several nodes write. Sends nothing.
     """
     address = address_of(settings.folder)
     if address is None:
@@ -52,6 +53,12 @@ def remote_folder(settings: Config, console: Console, *, jobs: int = 1) -> Remot
         raise ConfigError(
             f"--jobs {jobs} cannot be used with --folder {address}: a run that is kept in a store is made by one "
             "process; leave --jobs out"
+        )
+
+    if settings.cluster is not None and settings.learner.type not in IN_THIS_PROCESS:
+        raise ConfigError(
+            f"folder = '{address}' cannot be used with learner.type \"{settings.learner.type}\" in a cluster, whose "
+            "processes write their parts of a checkpoint on their own nodes; name a folder that all nodes see"
         )
 
     def say(line: str) -> None:

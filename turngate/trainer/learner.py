@@ -66,6 +66,8 @@ ADAPTER_LR = 2e-4
 times the rate of all weights is usual (https://thinkingmachines.ai/blog/lora)."""
 
 
+IN_THIS_PROCESS = ("torch", "frozen")
+"""The types of learners that compute in the process of the run."""
 PRETRAINED_LR = 2e-5
 """Default of ``warm_start.lr`` for all weights of a pretrained model, as TRL's trainer has it."""
 NEW_MODEL_LR = 1e-3
