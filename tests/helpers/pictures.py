@@ -1,7 +1,8 @@
-"""Pictures are made only in the tests that look at them (``DRAWN``): it takes longer than the training of most others.
+"""Pictures are drawn only in the tests that look at them (``DRAWN``): it takes longer than the training of most others.
 
-Elsewhere a report writes the first bytes of a PNG in place of each. The commands of the README, which tests run in
-processes of their own, make theirs.
+Elsewhere a report makes its figures and writes the first bytes of a PNG in place of each; in tests of whole runs
+(``PLAIN``), of which there are most, it makes no figures either. The commands of the README, which tests run in
+processes of their own, draw theirs.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ import pytest
 
 HERE = Path(__file__).parents[1]
 DRAWN = tuple(HERE / folder for folder in ("report", "examples", "benchmarks"))
-"""Folders of tests that make pictures."""
+"""Folders of tests that draw."""
+PLAIN = HERE / "run"
 PLOTS = ("plot_success", "plot_curves", "plot_guidance", "plot_monitors")
 """What makes the figures of each run's report."""
 BEGINS = b"\x89PNG\r\n\x1a\n"
@@ -37,7 +39,8 @@ def drawing() -> Iterator[dict[str, object]]:
 
 @pytest.fixture(autouse=True)
 def pictures(request: pytest.FixtureRequest, drawing: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes them, in the folders that do."""
-    if any(request.path.is_relative_to(folder) for folder in DRAWN):
-        for place, draw in drawing.items():
-            monkeypatch.setattr(place, draw)
+    """Makes figures, and draws them, in the folders that do."""
+    draws = any(request.path.is_relative_to(folder) for folder in DRAWN)
+    for place, made in drawing.items():
+        if draws or not (place.endswith("write_png") or request.path.is_relative_to(PLAIN)):
+            monkeypatch.setattr(place, made)

@@ -17,7 +17,6 @@ from turngate.config.run_config import Config
 from turngate.errors import ConfigError
 from turngate.store.remote.object_store import address_of, local_path_of
 from turngate.store.remote.run_mirror import RunMirror
-from turngate.trainer.learner import IN_THIS_PROCESS
 
 WORK = Path("runs")
 """Folder below which runs are made that are kept in a store."""
@@ -55,7 +54,7 @@ def remote_folder(settings: Config, console: Console, *, jobs: int = 1) -> Remot
             "process; leave --jobs out"
         )
 
-    if settings.cluster is not None and settings.learner.type not in IN_THIS_PROCESS:
+    if settings.cluster is not None and settings.learner.has_processes:
         raise ConfigError(
             f"folder = '{address}' cannot be used with learner.type \"{settings.learner.type}\" in a cluster, whose "
             "processes write their parts of a checkpoint on their own nodes; name a folder that all nodes see"

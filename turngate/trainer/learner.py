@@ -66,8 +66,6 @@ ADAPTER_LR = 2e-4
 times the rate of all weights is usual (https://thinkingmachines.ai/blog/lora)."""
 
 
-IN_THIS_PROCESS = ("torch", "frozen")
-"""The types of learners that compute in the process of the run."""
 PRETRAINED_LR = 2e-5
 """Default of ``warm_start.lr`` for all weights of a pretrained model, as TRL's trainer has it."""
 NEW_MODEL_LR = 1e-3
@@ -210,6 +208,8 @@ class LearnerPart(Part):
     fallback: ClassVar[str] = "torch"
     has_critic: ClassVar[bool] = True
     """Whether it can train a value head."""
+    has_processes: ClassVar[bool] = False
+    """Whether it computes in processes of its own, which a cluster can place."""
     lr: float = Field(1e-5, gt=0)
     """Learning rate of reinforcement learning; lower it if a run stops because learner.max_kl was exceeded. Left out
     where adapters are trained (learner.lora): 2e-4."""
@@ -347,6 +347,7 @@ class FsdpLearnerPart(LearnerPart):
     optimizer state and each batch among them (FSDP2). Updates are those of type torch, to rounding."""
 
     type: Literal["fsdp"] = "fsdp"
+    has_processes = True
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled weight decay; at each step, weights shrink by this times the learning rate."""
     clip_norm: float = Field(1.0, gt=0)
@@ -370,8 +371,8 @@ class FsdpLearnerPart(LearnerPart):
 
     @contextmanager
     def started(self, *, jobs: int = 1, cluster: ClusterPart | None = None) -> Iterator[bool]:
-        """See ``LearnerPart``. Raises ConfigError if neither ``torchrun`` started this process nor there is a cluster,
-        or both, for ``jobs``, and for a torch that is too old."""
+        """True in the process of the run, while the others compute for it. Raises ConfigError where neither
+        ``torchrun`` nor a cluster starts them, or both do, for ``jobs``, and for a torch that is too old."""
         here = place()
         if here is None and cluster is None:
             raise ConfigError(

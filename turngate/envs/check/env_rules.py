@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from turngate.envs.check.hints import hint_problems
-from turngate.envs.check.plays import OneStep, Plays, TriedEpisode
+from turngate.envs.check.plays import Plays, TimedStep, TriedEpisode
 from turngate.envs.check.texts import answers_garbage, survives_arguments, survives_growth
 from turngate.rewards.rubric import Rubric
 from turngate.types import ANSWER, FAULT, Ending, Evidence, Observation, Score
@@ -103,7 +103,7 @@ def _states(plays: Plays) -> Problems:
         if [_shown(step) for step in first.steps] != [_shown(step) for step in again.steps]:
             continue  # the rules 'state_key' and 'determinism' report it
         second = plays.new(seed, [action for action in first.actions for _ in range(2)])
-        led: dict[tuple[str, str], OneStep] = {}
+        led: dict[tuple[str, str], TimedStep] = {}
         for played in (first, second):
             for turn, (key, action, step) in enumerate(zip(_keys(played), played.actions, played.steps, strict=False)):
                 before = led.setdefault((key, action), step)
@@ -117,7 +117,7 @@ def _states(plays: Plays) -> Problems:
                     break
 
 
-def _shown(step: OneStep) -> tuple[str, str]:
+def _shown(step: TimedStep) -> tuple[str, str]:
     return step.observation.text, step.observation.state_key
 
 
@@ -137,7 +137,7 @@ def _determinism(plays: Plays) -> Problems:
                 break
 
 
-def _difference(one: OneStep, other: OneStep) -> str:
+def _difference(one: TimedStep, other: TimedStep) -> str:
     if one.observation.text != other.observation.text or one.observation.images != other.observation.images:
         return "the observation"
     if (one.reward, one.terminated, one.truncated) != (other.reward, other.terminated, other.truncated):

@@ -11,7 +11,7 @@ from turngate.types import Info, Observation, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneStep:
+class TimedStep:
     """What ``step`` returned, and how long it took, in seconds."""
 
     observation: Observation
@@ -29,7 +29,7 @@ class TriedEpisode:
     observation: Observation
     info: Info
     actions: tuple[str, ...]
-    steps: list[OneStep] = field(default_factory=list)
+    steps: list[TimedStep] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
@@ -51,7 +51,7 @@ class Plays:
 
     env: TurnEnv
     seeds: Sequence[int]
-    _kept: dict[tuple[str, int], TriedEpisode] = field(default_factory=dict)
+    _kept: dict[tuple[str, int], TriedEpisode] = field(default_factory=dict, init=False)
 
     def first(self, seed: int) -> TriedEpisode:
         """The plan."""
@@ -80,11 +80,11 @@ class Plays:
                 break
         return played
 
-    def step(self, action: str) -> OneStep:
+    def step(self, action: str) -> TimedStep:
         """The next step of the episode that is being played."""
         start_s = time.perf_counter()
         reply, reward, terminated, truncated, info = self.env.step(action)
-        return OneStep(
+        return TimedStep(
             observation=reply,
             reward=reward,
             terminated=terminated,

@@ -72,7 +72,7 @@ class RayCluster(ClusterPart):
 
     def check_config(self, config: Config) -> None:
         """Raise ConfigError for processes that the learner does not have."""
-        if self.learner_processes is not None and config.learner.type in ("torch", "frozen"):
+        if self.learner_processes is not None and not config.learner.has_processes:
             raise ConfigError(
                 f'cluster.learner_processes = {self.learner_processes} has no effect: learner.type "'
                 f'{config.learner.type}" computes in the process of the run; leave it out, or set learner.type = "fsdp"'

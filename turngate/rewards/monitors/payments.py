@@ -174,10 +174,11 @@ def paid_follows_turns(
     r = correlation(turns_B, paid_B)
     if r is None or n < least:
         return None
-    per_turn = float(turns_B @ paid_B) / float(turns_B @ turns_B)
+    per_turn = _per_turn(turns_B, paid_B)
     if abs(r) <= at_most or abs(per_turn) < least_per_turn:
         return Check(value=r)
-    advice = _length_advice(r, _paid_with(turns_B, episodes, stratum_B))
+    by_name = {name: _per_turn(turns_B, centred(x_B, stratum_B)) for name, x_B in _paid(episodes).items()}
+    advice = _length_advice(r, {**by_name, "outcome": per_turn - sum(by_name.values())})
     alarm = Alarm(
         name="paid_follows_turns",
         severity="warning" if r > 0 else "notice",
@@ -220,18 +221,15 @@ def paid_shares(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 
 def _length_advice(r: float, slopes: Mapping[str, float]) -> str:
     if r > 0:
-        paying = max(slopes, key=lambda name: slopes[name], default="outcome")
+        paying = max(slopes, key=lambda name: slopes[name])
         return f"the agent may learn to stall; bound what '{paying}' pays per turn (gates 'budget' and 'cap_process')"
-    charging = min(slopes, key=lambda name: slopes[name], default="outcome")
+    charging = min(slopes, key=lambda name: slopes[name])
     return f"the agent may learn to give up early; lower what '{charging}' charges per turn"
 
 
-def _paid_with(
-    turns_B: Floats, episodes: Sequence[ScoredEpisode], stratum_B: npt.NDArray[np.int64]
-) -> dict[str, float]:
-    """What each process or penalty component pays per further turn of an episode: name → Σ t x / Σ t²."""
-    paid = {name: centred(paid_B, stratum_B) for name, paid_B in _paid(episodes).items()}
-    return {name: float(turns_B @ paid_B) / float(turns_B @ turns_B) for name, paid_B in paid.items()}
+def _per_turn(turns_B: Floats, paid_B: Floats) -> float:
+    """What a further turn pays, by least squares through 0: Σ t x / Σ t²."""
+    return float(turns_B @ paid_B) / float(turns_B @ turns_B)
 
 
 def _totals(episodes: Sequence[ScoredEpisode]) -> Floats:

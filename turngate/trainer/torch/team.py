@@ -119,7 +119,7 @@ class Ranks(ABC):
     def _called(
         self, function: Callable[..., T], arguments: Sequence[tuple[object, ...]], forgotten: Sequence[int]
     ) -> list[T]:
-        """See ``call``; the processes first forget what they hold under the numbers ``forgotten``."""
+        """The results of ``call``, once the processes have dropped what they hold under the numbers ``forgotten``."""
 
 
 @contextmanager
