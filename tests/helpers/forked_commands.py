@@ -1,8 +1,9 @@
 """Commands in processes of their own that do not begin with importing torch: a process that has imported everything
 forks for each of them.
 
-Each is ``python -m turngate`` as it is anywhere else: it has its own memory, folder, variables, session and end. Only
-what an interpreter fixes when it starts is that of the first process: its path, the seed of its hashes, its locale.
+Each is ``python -m turngate`` as it is anywhere else, except that its pictures are not drawn: it has its own memory,
+folder, variables, session and end. Only what an interpreter fixes when it starts is that of the first process: its
+path, the seed of its hashes, its locale.
 """
 
 import contextlib
@@ -81,12 +82,20 @@ class Forks:
         self._first = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, bufsize=0, cwd=folder)
         self._folder, self._last = folder, None
 
-    def start(self, *words: object, cwd: Path, env: Mapping[str, str], start_new_session: bool = False) -> Forked:
-        """``python -m turngate`` with these words."""
+    def start(
+        self,
+        *words: object,
+        cwd: Path,
+        env: Mapping[str, str],
+        start_new_session: bool = False,
+        module: str = "turngate",
+    ) -> Forked:
+        """``python -m turngate`` with these words, or another module."""
         if self._last is not None:
             self._last.wait(ENDS_S)
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         request = {
+            "module": module,
             "words": [*map(str, words)],
             "cwd": str(cwd),
             "env": dict(env),
@@ -100,13 +109,23 @@ class Forks:
         self, *words: object, cwd: Path, env: Mapping[str, str], timeout: float = 300.0
     ) -> "subprocess.CompletedProcess[str]":
         """What a command printed, and its exit code."""
-        command = self.start(*words, cwd=cwd, env=env)
+        return self._to_its_end(self.start(*words, cwd=cwd, env=env), timeout)
+
+    def torchrun(
+        self, program: object, *words: object, cwd: Path, env: Mapping[str, str], timeout: float = 300.0
+    ) -> "subprocess.CompletedProcess[str]":
+        """The same for ``torchrun --nproc-per-node 2`` with a program's file: torchrun forks for its processes, too."""
+        torchrun = ("--nproc-per-node", 2, "--start-method", "fork", "--run-path", program)
+        command = self.start(*torchrun, *words, cwd=cwd, env=env, module="torch.distributed.run")
+        return self._to_its_end(command, timeout)
+
+    def _to_its_end(self, command: Forked, timeout: float) -> "subprocess.CompletedProcess[str]":
         try:
             out, errors = command.communicate(timeout)
         finally:
             command.kill()
         assert command.returncode is not None
-        return subprocess.CompletedProcess([*map(str, words)], command.returncode, out, errors)
+        return subprocess.CompletedProcess(command.args, command.returncode, out, errors)
 
     def close(self) -> None:
         """End what still runs, and the process that forks."""

@@ -1,4 +1,7 @@
-"""The program that ``forked_commands`` starts: it imports what commands need, and forks for each request."""
+"""The program that ``forked_commands`` starts: it imports what commands need, and forks for each request.
+
+Commands make the figures of their reports and draw none, as in other tests that do not look at them (``pictures``).
+"""
 
 import atexit
 import gc
@@ -13,9 +16,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from tests.helpers.pictures import begin_picture
 from turngate.cli.thread_waiting import bound_spinning
+from turngate.report import figure
 
-IMPORTED = ("torch", "transformers.modeling_utils", "turngate.run.staged_job", "turngate.cli.eval")
+IMPORTED = (
+    "torch",
+    "torch._dynamo",  # by an optimizer's first step
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.qwen3.modeling_qwen3",  # a new model's
+    "pandas",  # by pyarrow's first array
+    "pyarrow.parquet",
+    "matplotlib.figure",  # by a report
+    "turngate.run.staged_job",
+    "turngate.cli.eval",
+)
 """Of these each command needs some, and each takes seconds."""
 
 
@@ -24,6 +39,7 @@ def serve() -> None:
     bound_spinning(os.environ)
     for name in IMPORTED:
         import_module(name)
+    figure.write_png = begin_picture
     gc.freeze()  # so that a collection in a child does not copy all that was imported
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
@@ -55,10 +71,10 @@ def become(request: Mapping[str, object]) -> NoReturn:
     os.chdir(str(request["cwd"]))
     os.environ.clear()
     os.environ.update(request["env"])  # type: ignore[call-overload]
-    sys.argv = ["turngate", *request["words"]]  # type: ignore[misc]
+    sys.argv = [request["module"], *request["words"]]  # type: ignore[misc]
     code: object = 0
     try:
-        runpy.run_module("turngate", run_name="__main__", alter_sys=True)
+        runpy.run_module(str(request["module"]), run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code
     except BaseException as error:

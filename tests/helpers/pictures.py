@@ -19,21 +19,23 @@ PLOTS = ("plot_success", "plot_curves", "plot_guidance", "plot_monitors")
 BEGINS = b"\x89PNG\r\n\x1a\n"
 
 
+def begin_picture(*given: object, **named: object) -> None:
+    """In place of what draws: the first bytes of a picture in its file."""
+    (path,) = (one for one in given if isinstance(one, Path))
+    path.write_bytes(BEGINS)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def drawing() -> Iterator[dict[str, object]]:
     """Draws nothing for the whole session, because what several tests share is made before the first of them begins;
     returns what draws, by its place."""
     from turngate.report import figure, summary
 
-    def begin(*given: object, **named: object) -> None:
-        (path,) = (one for one in given if isinstance(one, Path))
-        path.write_bytes(BEGINS)
-
     places = {f"{figure.__name__}.write_png": figure.write_png}
     places |= {f"{summary.__name__}.{name}": getattr(summary, name) for name in PLOTS}
     with pytest.MonkeyPatch.context() as patch:
         for place in places:
-            patch.setattr(place, begin)
+            patch.setattr(place, begin_picture)
         yield places
 
 

@@ -8,8 +8,6 @@
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 import tomllib
 from contextlib import closing
@@ -18,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import turngate
+from tests.helpers.forked_commands import Forked, Forks
 from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny_model
 from turngate.rescoring import rescore, rescore_run
@@ -26,7 +25,6 @@ from turngate.store import Store
 from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
 
-ROOT = Path(__file__).parents[2]
 CONFIG = (
     """
 name = "tournament"
@@ -73,17 +71,10 @@ def written(folder: Path) -> Path:
     return config
 
 
-def start(config: Path, log: str, *, stops: str) -> subprocess.Popen[str]:
+def start(forked: Forks, config: Path, log: str, *, stops: str) -> Forked:
     """``turngate train`` in a process of its own, which finds the judge as it finds any installed module."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {"OWN_JUDGE_LOG": str(config.with_name(log)), "PYTHONPATH": os.pathsep.join(paths), "OWN_JUDGE_STOPS": stops}
-    return subprocess.Popen(
-        [sys.executable, "-m", "turngate", "train", str(config)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **own},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    own = {"OWN_JUDGE_LOG": str(config.with_name(log)), "OWN_JUDGE_STOPS": stops}
+    return forked.start("train", config, cwd=config.parent, env={**os.environ, **own})
 
 
 def finish(config: Path, log: str) -> None:
@@ -117,11 +108,11 @@ def whole(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory) -> tuple[Path, dict[str, tuple[str, str]]]:
+def killed(tmp_path_factory, forked) -> tuple[Path, dict[str, tuple[str, str]]]:
     """A run that was killed in its second step and then finished, and the verdicts that were on disk in between."""
     folder = tmp_path_factory.mktemp("killed")
     config = written(folder)
-    process = start(config, "first", stops=f"1:{STOPS}")
+    process = start(forked, config, "first", stops=f"1:{STOPS}")
     try:
         end = time.monotonic() + 600
         while not (folder / "first.stopped").exists():

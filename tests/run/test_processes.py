@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import turngate as turngate_package
 from tests.cli.small_run import variables
 from tests.helpers.command_line import turngate
+from tests.helpers.forked_commands import Forks
 from tests.helpers.rounding import GRADIENT
 from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny
@@ -26,6 +28,7 @@ from turngate.store.folder import RunFolder
 from turngate.store.metrics import read_metrics
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "turngate"]
+PROGRAM = Path(turngate_package.__file__).with_name("__main__.py")
 LIMIT_S = 600
 CONFIG = """
 name = "run"
@@ -81,9 +84,9 @@ def written(folder: Path, learner: str = "fsdp", *, objective: str = "scaled", s
     return path
 
 
-def torchrun(config: Path) -> "subprocess.CompletedProcess[str]":
-    command = [*TORCHRUN, "train", str(config)]
-    return subprocess.run(command, cwd=config.parent, env=variables(), capture_output=True, text=True, timeout=LIMIT_S)
+def torchrun(config: Path, forked: Forks) -> "subprocess.CompletedProcess[str]":
+    """``torchrun … -m turngate train`` of the config, in processes that have imported everything."""
+    return forked.torchrun(PROGRAM, "train", config, cwd=config.parent, env=variables(), timeout=LIMIT_S)
 
 
 def steps_of(folder: Path) -> list[dict[str, float]]:
@@ -103,18 +106,18 @@ def left_in(folder: Path) -> list[str]:
     return found
 
 
-def test_two_processes_train_as_one_does_also_after_one_was_killed(tmp_path: Path) -> None:
+def test_two_processes_train_as_one_does_also_after_one_was_killed(tmp_path: Path, forked: Forks) -> None:
     whole = written(tmp_path / "one", "torch")
     assert turngate("train", whole) == 0
     config = written(tmp_path / "two", killed=True)
-    killed = torchrun(config)
+    killed = torchrun(config, forked)
     assert killed.returncode == 1
     assert f"exitcode  : -{signal.SIGKILL.value}" in killed.stderr
     assert left_in(config.parent) == []
     assert [row["step"] for row in steps_of(config.parent)] == [1, 2]
     shard = RunFolder(config.parent / "run").checkpoints / "step=000002" / "state" / "__1_0.distcp"
     os.truncate(shard, shard.stat().st_size // 2)
-    ended = torchrun(config)
+    ended = torchrun(config, forked)
     assert ended.returncode == 0, ended.stderr
     assert "the checkpoint of step 2 is damaged (state/__1_0.distcp is not what was written)" in ended.stdout
     assert "step     1" not in ended.stdout
@@ -135,7 +138,10 @@ def test_two_processes_train_as_one_does_also_after_one_was_killed(tmp_path: Pat
 
 def test_an_error_in_the_second_process_is_told_by_the_first(tmp_path: Path) -> None:
     config = written(tmp_path / "run", objective="fails", steps=1)
-    done = torchrun(config)
+    command = [*TORCHRUN, "train", str(config)]
+    done = subprocess.run(
+        command, cwd=tmp_path / "run", env=variables(), capture_output=True, text=True, timeout=LIMIT_S
+    )
     assert done.returncode == 1
     assert done.stderr.count("RunError: rank 1 of 2: it has had enough") == 2, done.stderr  # by either
     assert left_in(config.parent) == []

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import pytest
 import tomli_w
 
-from tests.cli.small_run import COMMAND, variables
+from tests.cli.small_run import variables
 from tests.helpers.command_line import turngate
+from tests.helpers.forked_commands import Forks
 from tests.helpers.run_metrics import MEASURED
 from tests.helpers.waiting import wait_until
 from turngate.store.folder import RunFolder
@@ -46,11 +46,10 @@ def numbers(run: RunFolder) -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="module")
-def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, str]:
+def two_jobs(tmp_path_factory: pytest.TempPathFactory, forked: Forks) -> tuple[RunFolder, str]:
     """A run made with --jobs 2, and what the command printed."""
     folder = tmp_path_factory.mktemp("two")
-    command = [*COMMAND, "train", str(written(folder)), "--jobs", "2"]
-    done = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=380)
+    done = forked.run("train", written(folder), "--jobs", 2, cwd=folder, env=variables(), timeout=380)
     assert done.returncode == 0, done.stdout + done.stderr
     return RunFolder(folder / "runs" / "lock"), done.stdout
 
@@ -99,16 +98,12 @@ def test_a_process_that_fails_is_named_and_the_others_are_complete(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_process_is_left_when_the_command_is_stopped(number: signal.Signals, tmp_path: Path) -> None:
+def test_no_process_is_left_when_the_command_is_stopped(
+    number: signal.Signals, tmp_path: Path, forked: Forks
+) -> None:
     config = written(tmp_path, without=["baselines"], train={**TABLE["train"], "steps": 50000})
     control = RunFolder(tmp_path / "runs" / "lock").control("shuffled_reward")
-    process = subprocess.Popen(
-        [*COMMAND, "train", str(config), "--jobs", "2"],
-        env=variables(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = forked.start("train", config, "--jobs", 2, cwd=tmp_path, env=variables())
     try:
         wait_until(lambda: any(control.checkpoints.glob("step=*")))
         other = int(control.lock.read_text().split()[1])

@@ -8,17 +8,15 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from tests.helpers import vllm_engines, vllm_venv
 from tests.helpers.command_line import turngate
+from tests.helpers.forked_commands import Forks
 from tests.helpers.tiny_run import tiny
 from tests.run.test_killed import ROOT, episodes, metrics
 from turngate.store import Store
@@ -62,23 +60,15 @@ def written(folder: Path, *, killed: bool, steps: int = 6, learner: str = "", po
     return config
 
 
-def train_until_killed(config: Path) -> int:
+def train_until_killed(forked: Forks, config: Path) -> int:
     """``turngate train`` in a process of its own, which has to end by SIGKILL; its process id."""
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": str(torch.get_num_threads()),
-        "TURNGATE_VLLM_PYTHON": vllm_venv.PYTHON,
-    }
-    output = config.with_name("output.txt")
-    with output.open("w") as file:
-        command = [sys.executable, "-m", "turngate", "train", str(config)]
-        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=file, stderr=file)
+    environ = {**os.environ, "TURNGATE_VLLM_PYTHON": vllm_venv.PYTHON}
+    process = forked.start("train", config, cwd=ROOT, env=environ)
     try:
         process.wait(LIMIT_S)
     finally:
         process.kill()
-    assert process.returncode == -signal.SIGKILL, output.read_text()
+    assert process.returncode == -signal.SIGKILL, process.communicate()
     return process.pid
 
 
@@ -97,13 +87,13 @@ def engines_of(parent: int) -> list[int]:
 
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_a_run_with_vllm_stays_in_step_and_goes_on_bit_for_bit_after_a_kill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: Forks
 ) -> None:
     monkeypatch.setenv("TURNGATE_VLLM_PYTHON", vllm_venv.PYTHON)
     one, other = tmp_path / "whole", tmp_path / "killed"
     whole, killed = (RunFolder(folder / "run") for folder in (one, other))
     config = written(other, killed=True)
-    dead = train_until_killed(config)
+    dead = train_until_killed(forked, config)
     deadline_s = time.monotonic() + 60
     while engines_of(dead):
         assert time.monotonic() < deadline_s, "the engine outlives the process that it serves"

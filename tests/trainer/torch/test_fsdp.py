@@ -9,7 +9,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from itertools import pairwise
 
@@ -29,22 +28,20 @@ from turngate.trainer.torch import fsdp_functions
 from turngate.trainer.torch.batch_shares import join_columns, shares_of
 from turngate.trainer.torch.learner import TorchLearner
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m"]
 LIMIT_S = 600
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 
 
-def in_two_processes(*arguments):
+def in_two_processes(forked, how, path):
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [*TORCHRUN, "tests.trainer.torch.team_cases", *map(str, arguments)]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    return forked.torchrun(team_cases.__file__, how, path, cwd=path.parent, env=environ, timeout=LIMIT_S)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, forked):
     path = tmp_path_factory.mktemp("fsdp") / "results.json"
-    done = in_two_processes("compare", path)
+    done = in_two_processes(forked, "compare", path)
     assert done.returncode == 0, done.stderr
     return json.loads(path.read_text())
 
@@ -54,8 +51,8 @@ def test_two_processes_are_as_one(name, results):
     assert results[name] == ""
 
 
-def test_a_process_that_dies_while_it_saves_ends_the_others_and_the_checkpoint_before_stays(tmp_path):
-    done = in_two_processes("dies", tmp_path / "pids")
+def test_a_process_that_dies_while_it_saves_ends_the_others_and_the_checkpoint_before_stays(tmp_path, forked):
+    done = in_two_processes(forked, "dies", tmp_path / "pids")
     assert done.returncode == 1
     told = (
         "RunError: rank 0 of 2 lost the others: one of them has ended",
