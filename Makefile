@@ -7,6 +7,8 @@ TORCH ?= torch==2.13.0
 # One more than a small machine has cores, because many tests wait for limits of time. Who has no tests left takes half of
 # another's: the long ones lie close together, and would be left to one worker.
 WORKERS ?= 3
+# Kept even where the environment forbids it: each of the many processes would compile the sources again.
+export PYTHONDONTWRITEBYTECODE =
 PYTEST_ALONE = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS) --dist worksteal --durations 40
 BFCL := bfcl-eval==2026.3.23

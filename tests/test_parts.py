@@ -222,7 +222,7 @@ def test_entry_points_of_other_packages_are_names(monkeypatch: pytest.MonkeyPatc
         EntryPoint("broken", "own_scales:nothing", "turngate.scales"),
     )
     monkeypatch.syspath_prepend(".")  # an installed package
-    monkeypatch.setattr(parts, "_entries", lambda group: entries if group == "turngate.scales" else ())
+    monkeypatch.setattr(parts, "plugin_entries", lambda group: entries if group == "turngate.scales" else ())
     tree = Tree.model_validate({"scale": {"type": "thrice", "plus": 1}})
     assert tree.scale(2) == 7
     assert tree.model_dump()["scale"] == {"type": "thrice", "plus": 1}
@@ -233,7 +233,7 @@ def test_entry_points_of_other_packages_are_names(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("user_module")
 def test_two_packages_that_bring_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch):
     entries = tuple(EntryPoint("both", f"own_scales:{name}", "turngate.scales") for name in ("Thrice", "halved"))
-    monkeypatch.setattr(parts, "_entries", lambda group: entries)
+    monkeypatch.setattr(parts, "plugin_entries", lambda group: entries)
     said = "scale: several packages have a scale 'both': own_scales:Thrice, own_scales:halved; write one of the paths"
     assert problem({"scale": "both"}) == said
     assert Tree.model_validate({"scale": "own_scales:halved"}).scale(4) == 2.0

@@ -132,7 +132,7 @@ class Part(BaseModel):
         """
         if name in cls.types or name in cls.catalogue():
             return cls.types[name]  # type: ignore[return-value]
-        plugins = {entry.value: entry for entry in _entries(cls.group()) if entry.name == name}
+        plugins = {entry.value: entry for entry in plugin_entries(cls.group()) if entry.name == name}
         if len(plugins) > 1:
             raise DuplicateName(
                 f"several packages have {cls.article()} '{name}': {', '.join(sorted(plugins))}; write one of the paths"
@@ -166,7 +166,7 @@ class Part(BaseModel):
     def names(cls) -> frozenset[str]:
         """Every name that can be written without a path: of parts and of entry points."""
         return frozenset(name for name in cls.catalogue() if ":" not in name) | frozenset(
-            entry.name for entry in _entries(cls.group())
+            entry.name for entry in plugin_entries(cls.group())
         )
 
     @classmethod
@@ -372,7 +372,8 @@ def _typed(name: str) -> dict[str, Any]:
 
 
 @cache
-def _entries(group: str) -> tuple[EntryPoint, ...]:
+def plugin_entries(group: str) -> tuple[EntryPoint, ...]:
+    """What installed packages offer in a group; looked up once a process, because every package's files are read."""
     return tuple(entry_points(group=group))
 
 

@@ -9,7 +9,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, TypeAlias
@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from turngate.errors import ConfigError, DataError, UnknownName, UserError
 from turngate.jsonl import read_text, toml_of
-from turngate.parts import import_object, load_entry_point
+from turngate.parts import import_object, load_entry_point, plugin_entries
 from turngate.problems import one_line
 from turngate.rewards import Gate, Reward, Rubric
 
@@ -136,7 +136,7 @@ def _checked(path: str, found: object) -> Rubric:
 
 
 def _plugins() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in plugin_entries(GROUP)}
 
 
 def _looked_up(value: object) -> object:

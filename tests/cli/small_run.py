@@ -1,4 +1,4 @@
-"""A run on the toy environment that takes seconds, and the command line in a process of its own."""
+"""A run on the toy environment that takes seconds, and the command line in processes of their own."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.helpers.forked_commands import forks
 from tests.helpers.tiny_run import tiny_model
 
 CONFIG = (
@@ -43,10 +44,17 @@ def variables(**more: str) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **more}
 
 
-def turngate_in(
+def turngate_in(folder: Path, *arguments: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    """What the command printed, run in ``folder`` in a process of its own; its exit code is asserted."""
+    done = forks().run(*arguments, cwd=folder, env=variables())
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def turngate_anew(
     folder: Path, *arguments: object, command: Sequence[str] = COMMAND, code: int = 0, **more: str
 ) -> "subprocess.CompletedProcess[str]":
-    """What the command printed, run in ``folder``; its exit code is asserted."""
+    """The same in a new interpreter, with further variables: for what is said or chosen while all is imported."""
     whole = [*command, *map(str, arguments)]
     done = subprocess.run(whole, cwd=folder, env=variables(**more), capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.cli.small_run import turngate_in, write_config
+from tests.cli.small_run import turngate_anew, turngate_in, write_config
 
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
@@ -10,17 +10,15 @@ ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 def test_a_config_is_utf_8_in_every_locale_also_after_a_byte_order_mark(tmp_path: Path) -> None:
     config = write_config(tmp_path, steps=1, before="seed = 1  # Größe\n")
     config.write_bytes(b"\xef\xbb\xbf" + config.read_bytes())
-    turngate_in(tmp_path, "train", "lock.toml", "--policy.system=Öffne das Schloss — schnell.", **ASCII)
+    train = ("train", "lock.toml", "--policy.system=Öffne das Schloss — schnell.")
+    turngate_anew(tmp_path, *train, **ASCII)
     stored = (tmp_path / "runs/lock/config.toml").read_bytes().decode("utf-8")
     assert 'system = "Öffne das Schloss — schnell."' in stored
-    assert (
-        "nothing left to do"
-        in turngate_in(tmp_path, "train", "lock.toml", "--policy.system=Öffne das Schloss — schnell.", **ASCII).stdout
-    )
+    assert "nothing left to do" in turngate_in(tmp_path, *train).stdout
 
 
 def test_letters_that_a_terminal_does_not_have_are_replaced(tmp_path: Path) -> None:
-    shown = turngate_in(tmp_path, "explain", "credit.grpo", PYTHONIOENCODING="ascii").stdout
+    shown = turngate_anew(tmp_path, "explain", "credit.grpo", PYTHONIOENCODING="ascii").stdout
     assert "?" in shown
     assert shown.isascii()
 

@@ -3,9 +3,6 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.command_line import turngate
+from tests.helpers.forked_commands import ENDS_S, forks
 from tests.helpers.run_metrics import MEASURED
 from tests.helpers.tiny_run import tiny_model
 from turngate.envs.lock import LockEnv
@@ -97,18 +95,17 @@ def test_a_killed_run_goes_on_and_ends_like_one_that_was_not(tmp_path: Path) -> 
     (tmp_path / "b").mkdir()
     config = write_config(tmp_path / "a", steps=6)
     run = tmp_path / "a" / "runs" / "lock"
-    command = [sys.executable, "-m", "turngate", "train", str(config)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = forks().start("train", config, "--controls=[]", cwd=tmp_path, env=os.environ)
     deadline = time.monotonic() + 90
     while not (run / "checkpoints" / "step=000002").exists():
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.wait(ENDS_S)
     recorded = {trajectory.id for group in Store(run).read(None, "train") for trajectory in group.trajectories}
-    assert turngate("train", config) == 0
-    assert turngate("train", write_config(tmp_path / "b", steps=6)) == 0
+    assert turngate("train", config, "--controls=[]") == 0
+    assert turngate("train", write_config(tmp_path / "b", steps=6), "--controls=[]") == 0
     assert curve(run) == curve(tmp_path / "b" / "runs" / "lock")
     kept = {trajectory.id for group in Store(run).read(None, "train") for trajectory in group.trajectories}
     assert recorded <= kept

@@ -206,7 +206,7 @@ def test_parts_of_other_packages_say_so_and_a_broken_one_spares_the_rest(monkeyp
         EntryPoint("broken", "no_such_module:Tune", "turngate.tunes"),
     ]
     monkeypatch.setitem(sys.modules, "halls", types.SimpleNamespace(Jig=Jig))
-    monkeypatch.setattr(parts, "_entries", lambda group: tuple(entries) if group == "turngate.tunes" else ())
+    monkeypatch.setattr(parts, "plugin_entries", lambda group: tuple(entries) if group == "turngate.tunes" else ())
     text = printed("tune")
     assert "\n  broken  (entry point 'broken' (no_such_module:Tune) cannot be loaded: ModuleNotFoundError" in text
     assert "\n  jig     Faster. (from tests)\n  march   Left, right.\n" in text

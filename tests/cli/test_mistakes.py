@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import turngate as package
-from tests.cli.small_run import turngate_in, write_config
+from tests.cli.small_run import turngate_anew, turngate_in, write_config
 from tests.helpers.command_line import turngate, turngate_at
 from turngate.report.tables import print_table
 
@@ -77,7 +77,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     (folder / "mine.py").write_text(MINE)
     config = write_config(folder, steps=1)
     config.write_text(config.read_text().replace("[env]", '[env]\nrubric = "mine:RUBRIC"'))
-    done = turngate_in(folder, "train", "lock.toml")
+    done = turngate_anew(folder, "train", "lock.toml")
     return Trained(folder, done.stdout, done.stderr)
 
 
@@ -98,7 +98,7 @@ def test_the_core_install_names_the_install_line(arguments: list[str], tmp_path:
     rows = [{"task": "1 + 1", "response": str(n), "label": n == 2} for n in (2, 3)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     before = sorted(tmp_path.iterdir())
-    done = turngate_in(tmp_path, *arguments, command=[sys.executable, "-c", CORE], code=2)
+    done = turngate_anew(tmp_path, *arguments, command=[sys.executable, "-c", CORE], code=2)
     assert re.fullmatch(r"error: '\w+' is not installed; run: pip install \"turngate\[train\]\"\n", done.stderr)
     assert done.stdout == ""
     assert sorted(tmp_path.iterdir()) == before

@@ -10,11 +10,13 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ import pytest
 PROGRAM = Path(__file__).with_name("forking.py")
 STARTS_S = 300.0
 ENDS_S = 60.0
+BEFORE = dict(os.environ)
+"""The variables before the first test, which may change them."""
 
 
 class Forked:
@@ -76,7 +80,7 @@ class Forks:
     """Starts commands, one after the other: the next one when the last has ended."""
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
-        """``folder``: for what they print. ``env``: the variables with which everything is imported."""
+        """``folder``: for what they print, removed at the end. ``env``: variables with which everything is imported."""
         command = [sys.executable, "-P", str(PROGRAM)]
         pipe = subprocess.PIPE
         self._first = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, bufsize=0, cwd=folder)
@@ -133,12 +137,26 @@ class Forks:
             self._last.kill()
         self._first.kill()
         self._first.communicate()
+        shutil.rmtree(self._folder)
+
+
+@cache
+def forks() -> Forks:
+    """Those of the tests' own interpreter; what forks is started when it is first asked for, and once."""
+    path = os.pathsep.join(filter(None, sys.path))
+    folder = Path(tempfile.mkdtemp(prefix="turngate-forks-"))
+    return Forks(folder, {**BEFORE, "PYTHONPATH": path})
 
 
 @pytest.fixture(scope="session")
-def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Commands of the tests' own interpreter."""
-    path = os.pathsep.join(filter(None, sys.path))
-    env = {**os.environ, "PYTHONPATH": path}
-    with contextlib.closing(Forks(tmp_path_factory.mktemp("forked"), env)) as opened:
-        yield opened
+def forked() -> Forks:
+    """The same, for tests that start commands themselves."""
+    return forks()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def closing_forks() -> Iterator[None]:
+    """Nothing of it is left after the last test."""
+    yield
+    if forks.cache_info().currsize:
+        forks().close()

@@ -1,6 +1,6 @@
 """The program that ``forked_commands`` starts: it imports what commands need, and forks for each request.
 
-Commands make the figures of their reports and draw none, as in other tests that do not look at them (``pictures``).
+Commands make no figures for their reports, as in other tests of whole runs (``pictures``).
 """
 
 import atexit
@@ -16,9 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from tests.helpers.pictures import begin_picture
+from tests.helpers.pictures import PLOTS, begin_picture
 from turngate.cli.thread_waiting import bound_spinning
-from turngate.report import figure
+from turngate.report import figure, summary
 
 IMPORTED = (
     "torch",
@@ -27,7 +27,6 @@ IMPORTED = (
     "transformers.models.qwen3.modeling_qwen3",  # a new model's
     "pandas",  # by pyarrow's first array
     "pyarrow.parquet",
-    "matplotlib.figure",  # by a report
     "turngate.run.staged_job",
     "turngate.cli.eval",
 )
@@ -40,6 +39,8 @@ def serve() -> None:
     for name in IMPORTED:
         import_module(name)
     figure.write_png = begin_picture
+    for name in PLOTS:
+        setattr(summary, name, begin_picture)
     gc.freeze()  # so that a collection in a child does not copy all that was imported
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     requests = os.fdopen(os.dup(0), "rb", buffering=0)

@@ -1,8 +1,8 @@
 """Pictures are drawn only in the tests that look at them (``DRAWN``): it takes longer than the training of most others.
 
 Elsewhere a report makes its figures and writes the first bytes of a PNG in place of each; in tests of whole runs
-(``PLAIN``), of which there are most, it makes no figures either. The commands of the README, which tests run in
-processes of their own, draw theirs.
+(``PLAIN``), of which there are most, and in commands that are forked (``forking.py``) it makes no figures either. The
+commands of the README, which tests run in processes of their own, draw theirs.
 """
 
 from collections.abc import Iterator

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from functools import cache
 from io import TextIOWrapper
 from itertools import takewhile
 from typing import Annotated
@@ -67,6 +68,11 @@ for command in COMMANDS:
 refuse_addresses(app)
 
 
+@cache
+def _command() -> typer.core.TyperGroup:
+    return typer.main.get_group(app)
+
+
 def main() -> None:
     """Entry point of the command ``turngate``."""
     bound_spinning(os.environ)
@@ -76,7 +82,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a letter that a terminal lacks is shown as ?
     try:
         with stopping_in_order():
-            app()
+            _command()()
     except Stopped as stop:
         _end(stop, str(stop), stop.code)
     except UserError as error:

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Literal, Self, get_args
 
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from turngate.errors import ConfigError, DataError, UnknownName, UserError
 from turngate.jsonl import read_text, toml_of
-from turngate.parts import import_object, load_entry_point
+from turngate.parts import import_object, load_entry_point, plugin_entries
 from turngate.problems import one_line
 
 FOLDER = Path(__file__).parent
@@ -197,4 +197,4 @@ def _as_path(wanted: str, found: object) -> Path:
 
 
 def _plugins() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in plugin_entries(GROUP)}
