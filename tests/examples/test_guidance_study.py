@@ -33,6 +33,7 @@ TINY_SQL = smaller(
     SQL,
     {
         **{"model.layers": 1, "model.width": 32, "warm_start.epochs": 2, "warm_start.validation": None},
+        **{"policy.turn_tokens": 40, "env.kwargs.max_turns": 4},  # a new model says nothing short
         **SMALL_GROUPS,
     },
 )

@@ -43,7 +43,7 @@ def test_without_branches_tree_rpo_compares_first_turns():
 
 
 def test_values_by_forking_are_those_of_all_sequences():
-    values = turn_values(60, seed=1)
+    values = turn_values(30, seed=1)
     assert [one.turn for one in values] == [0, 1, 2]
     assert max(one.errors_off for one in values) < 3
     assert all(one.error > 0 for one in values)

@@ -1,8 +1,7 @@
 """Pictures are drawn only in the tests that look at them (``DRAWN``): it takes longer than the training of most others.
 
-Elsewhere a report makes its figures and writes the first bytes of a PNG in place of each; in tests of whole runs
-(``PLAIN``), of which there are most, and in commands that are forked (``forking.py``) it makes no figures either. The
-commands of the README, which tests run in processes of their own, draw theirs.
+Elsewhere, and in commands that are forked (``forking.py``), a report makes no figures and writes the first bytes of a
+PNG in place of each. The commands of the README, which tests run in processes of their own, draw theirs.
 """
 
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ import pytest
 HERE = Path(__file__).parents[1]
 DRAWN = tuple(HERE / folder for folder in ("report", "examples", "benchmarks"))
 """Folders of tests that draw."""
-PLAIN = HERE / "run"
 PLOTS = ("plot_success", "plot_curves", "plot_guidance", "plot_monitors")
 """What makes the figures of each run's report."""
 BEGINS = b"\x89PNG\r\n\x1a\n"
@@ -42,7 +40,6 @@ def drawing() -> Iterator[dict[str, object]]:
 @pytest.fixture(autouse=True)
 def pictures(request: pytest.FixtureRequest, drawing: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes figures, and draws them, in the folders that do."""
-    draws = any(request.path.is_relative_to(folder) for folder in DRAWN)
-    for place, made in drawing.items():
-        if draws or not (place.endswith("write_png") or request.path.is_relative_to(PLAIN)):
-            monkeypatch.setattr(place, made)
+    if any(request.path.is_relative_to(folder) for folder in DRAWN):
+        for place, draws in drawing.items():
+            monkeypatch.setattr(place, draws)
