@@ -30,6 +30,7 @@ class Source:
         self.trees = {name: tree_of(path) for name, path in files.items()}
         self.definitions: dict[Node, Definition] = {}
         self.leads: defaultdict[Node, set[Node]] = defaultdict(set)
+        self._loads: dict[str, list[str]] = {}
         for module, tree in self.trees.items():
             self._read(module, tree)
 
@@ -70,11 +71,18 @@ class Source:
             name = waiting.pop()
             if name in self.trees and name not in seen:
                 seen.add(name)
-                waiting.append(name.rpartition(".")[0])
-                loaded = _imports(self.trees[name], late=False).values()
-                waiting += [one for targets in loaded for at, what in targets for one in (at, f"{at}.{what}")]
-                waiting += _listed(self.trees[name])
+                waiting += self._loaded_by(name)
         return seen
+
+    def _loaded_by(self, module: str) -> list[str]:
+        """What may be modules among the names that ``module`` imports at once, or lists; read once."""
+        if (known := self._loads.get(module)) is not None:
+            return known
+        tree = self.trees[module]
+        imported = [target for targets in _imports(tree, late=False).values() for target in targets]
+        names = [name for at, what in imported for name in (at, f"{at}.{what}")]
+        self._loads[module] = [module.rpartition(".")[0], *names, *_listed(tree)]
+        return self._loads[module]
 
     def _read(self, module: str, tree: ast.Module) -> None:
         imports = _imports(tree)

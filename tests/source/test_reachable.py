@@ -124,8 +124,11 @@ def is_part(definition: ast.AST) -> bool:
     )
 
 
+source_of = cache(Source)
+
+
 def not_reached(root: Path = ROOT, package: str = "turngate") -> list[str]:
-    source = Source(root, package)
+    source = source_of(root, package)
     reached = source.reached(roots(source, root, package))
     return sorted(f"{module}:{name}" for module, name in source.public() if (module, name) not in reached)
 
@@ -242,11 +245,6 @@ def test_what_is_reached_in_a_small_package(tmp_path: Path) -> None:
     ]
 
 
-@pytest.fixture(scope="module")
-def source() -> Source:
-    return Source(ROOT, "turngate")
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -257,8 +255,8 @@ def source() -> Source:
         ("```\nno program\n```", set()),
     ],
 )
-def test_what_a_page_names(source: Source, text: str, expected: set[Node]) -> None:
-    assert documented(source, text) == expected
+def test_what_a_page_names(text: str, expected: set[Node]) -> None:
+    assert documented(source_of(ROOT, "turngate"), text) == expected
 
 
 if __name__ == "__main__":
