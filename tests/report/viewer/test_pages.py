@@ -142,6 +142,7 @@ def test_keys_move_open_and_find(watched: Watched, page_file: Path):
     watched.painted()
     keyboard.press("?")
     assert "next and previous" in watched.page.inner_text("dialog")
+    watched.painted()  # a dialog listens to keys once it has been painted
     keyboard.press("Escape")
     watched.page.wait_for_function("() => !document.querySelector('dialog[open]')")
     watched.painted()  # keys mean nothing while the dialog is there

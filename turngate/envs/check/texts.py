@@ -143,7 +143,7 @@ def _is_calm(plays: Plays) -> bool:
         env, seed = plays.env, plays.seeds[0]
         _, info = env.reset(seed=seed)
         usual = env.oracle(env.tasks.find(info["task_id"])) if env.turn_spec.has_oracle else ()
-        episodes = (usual, [], ["???"] * env.max_turns)
+        episodes: tuple[Sequence[str], ...] = (usual, (), ["???"] * env.max_turns)
         plays.calm.append(not any(_problem(env, seed, actions) for actions in episodes))
     return plays.calm[0]
 
