@@ -12,7 +12,7 @@ from turngate.types import Action, Ending, Evidence, Observation
 IDS = sorted(id for id in turngate.registered() if not id.startswith("test/"))  # of helpers of other tests
 
 
-@pytest.fixture(params=IDS)
+@pytest.fixture(scope="module", params=IDS)
 def env(request):
     env = turngate.make(request.param)
     yield env

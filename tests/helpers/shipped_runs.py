@@ -45,8 +45,8 @@ def shipped_run(folder: Path, name: str) -> Path:
         "warm_start": {"episodes": 2, "epochs": 1},
         "policy": {"turn_tokens": 8, "context": 2000, "concurrency": 4},
         "guide": {"type": "oracle_prefix"},
-        "train": {"steps": 1, "tasks_per_step": 2, "group_size": 4},
-        "eval": {"tasks": 2},
+        "train": {"steps": 1, "tasks_per_step": 1, "group_size": 4},
+        "eval": {"tasks": 1},
     }
     Job(parse(settings(folder, name, **more)), Console(quiet=True)).run()
     return folder / name

@@ -46,6 +46,8 @@ def write_settings(folder: Path) -> None:
     for name in _SETTINGS:
         for above, below, files in [*os.walk(f"/etc/{name}")] or [("/etc", [], [name])]:
             for file in (*below, *files):  # links to folders are among the folders
+                if above == "/etc/alternatives" and file.endswith(".gz"):  # manual pages, most of the links there
+                    continue
                 _copy_public(f"{above}/{file}", folder / os.path.relpath(f"{above}/{file}", "/etc"))
     for name, content in _MADE.items():
         (folder / name).write_text(content)

@@ -191,7 +191,7 @@ def env(request):
         runner = "pytest" if request.param == "bubblewrap" else "plain"
         problem = settle(make_problem(runner, id=f"voids-{request.param}"), bench, repetitions=1)
     made = CodeRepairEnv(
-        tasks=TaskList([problem.task()]), backend=request.param, sandbox=settings, deadline_s=3, test_deadline_s=5
+        tasks=TaskList([problem.task()]), backend=request.param, sandbox=settings, deadline_s=2, test_deadline_s=4
     )
     yield made
     made.close()

@@ -91,7 +91,7 @@ def test_the_first_tasks_are_these():
 
 def test_the_oracle_wins_every_task_with_literals_that_it_was_shown(tasks: dict[str, list[Task]]):
     env = SqlEnv(tasks="lookup_sql")
-    for task in (task for of_split in tasks.values() for task in of_split):
+    for task in (task for of_split in tasks.values() for task in of_split[:120]):
         turns = env.oracle(task)
         assert turns[-1] == f"submit {task.private['gold']}"
         assert len(turns) == 3 + len(task.private["needs"]) <= 6

@@ -113,7 +113,7 @@ def test_a_server_works_and_begins_anew_after_writing():
 
 @pytest.fixture(scope="module")
 def odd():
-    world = McpStdio(command=(sys.executable, ODD), deadline_s=3).open()
+    world = McpStdio(command=(sys.executable, ODD), deadline_s=2).open()
     yield world
     world.close()
 
@@ -123,10 +123,10 @@ def odd():
     ("tool", "said"),
     [
         ("leave", "the tool server failed"),
-        ("hang", "the tool server failed: it did not answer within 3 s"),
-        ("endless", "the tool server failed: it did not answer within 3 s"),
-        ("progress", "the tool server failed: it did not answer within 3 s"),
-        ("astray", "the tool server failed: it did not answer within 3 s"),
+        ("hang", "the tool server failed: it did not answer within 2 s"),
+        ("endless", "the tool server failed: it did not answer within 2 s"),
+        ("progress", "the tool server failed: it did not answer within 2 s"),
+        ("astray", "the tool server failed: it did not answer within 2 s"),
         ("lie", "the tool answered in a form that it does not declare"),
         ("torn", "the tool server failed"),
         ("failed", "error: success: it is done"),
@@ -233,48 +233,81 @@ def test_a_server_that_cannot_be_started_again_makes_the_episode_unusable(tmp_pa
         world.close()
 
 
-OWNER = """
+OWNERS = """
 import os, signal, sys, time
+import mcp.client.stdio
 from turngate.cli.main import app
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 from turngate.envs.tooluse.engine.mcp_world import McpStdio
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
+while end := os.read(0, 100).decode():
+    pid = os.fork()
+    if pid == 0:
+        break
+    os.waitpid(pid, 0)
+    print("ended", flush=True)
+else:
+    sys.exit()
 mark = sys.argv[1]
 world = McpStdio(command=(sys.executable, sys.argv[2]), env={"MARK": mark}).open()
-print("open", flush=True)
-if sys.argv[3] == "close": world.close()
-elif sys.argv[3] == "lose": os._exit(3)
-elif sys.argv[3] == "forget": sys.exit()
+print("open", os.getpid(), flush=True)
+os.read(0, 100)
+if end == "close": world.close()
+elif end == "lose": os._exit(3)
+elif end == "forget": sys.exit()
 print("closed", flush=True)
 time.sleep(600)
 """
+"""Forks, for each kind of end that it reads, a process that owns a server: to import what it needs takes seconds."""
+
+
+@pytest.fixture(scope="module")
+def owners():
+    mark = f"1000.{os.getpid()}"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", OWNERS, mark, ODD], stdin=pipe, stdout=pipe, text=True) as first:
+        yield first, mark
+        first.kill()
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("end", ["close", "lose", "forget", "SIGKILL", "SIGTERM", "SIGINT", "server"])
-def test_nothing_of_a_server_outlives_its_owner(end):
+def test_nothing_of_a_server_outlives_its_owner(owners, end):
     """Closed, left open at two kinds of exit, and killed; the last time it is the server that is killed. Two children
     are daemons: in sessions of their own, and their parent has ended."""
-    mark = f"1000.{os.getpid()}"
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, mark, ODD, end], stdout=subprocess.PIPE, text=True)
+    first, mark = owners
+    tell(first, end)
+    said, _, owner = hear(first).partition(" ")
+    assert said == "open"
+    is_over = False
     try:
-        assert owner.stdout.readline() == "open\n"
-        if end != "close":  # a process that is being made is counted twice, or not yet
-            wait_until(lambda: len(running(f"sleep {mark}".encode())) == 2)
+        wait_until(lambda: len(running(f"sleep {mark}".encode())) == 2)  # one that is being made is counted twice
         if end.startswith("SIG"):
-            owner.send_signal(getattr(signal, end))
-        if end == "server":
-            others = {owner.pid, *running(b"server_guard.py")}
-            (server,) = (pid for pid in running(ODD.encode()) if pid not in others and owner.pid in ancestors(pid))
+            os.kill(int(owner), getattr(signal, end))
+        elif end == "server":
+            others = {first.pid, int(owner), *running(b"server_guard.py")}
+            (server,) = (pid for pid in running(ODD.encode()) if pid not in others and int(owner) in ancestors(pid))
             os.kill(server, signal.SIGKILL)
-        elif end == "close":
-            assert owner.stdout.readline() == "closed\n"
         else:
-            owner.wait(20)
+            tell(first, "go on")
+        if end == "close":
+            assert hear(first) == "closed"
+        elif end != "server":
+            is_over = hear(first) == "ended"
+            assert is_over
         wait_until(lambda: not running(f"sleep {mark}".encode()))
     finally:
-        owner.kill()
-        owner.wait(20)
-        owner.stdout.close()
+        if not is_over:
+            os.kill(int(owner), signal.SIGKILL)
+            assert hear(first) == "ended"
+
+
+def tell(process, text):
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def hear(process):
+    return process.stdout.readline().strip()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ The examiners are a user's own, named by path. The run is a process of its own, 
 """
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 import tomli_w
 
-from tests.helpers.sessions import in_own_session
+from tests.helpers.forked_commands import Forks
+from tests.helpers.sessions import in_own_session, to_its_end
 from turngate.store import Store
 
 OWN = """
@@ -121,8 +123,19 @@ HANG = "Hangs HangsInAThread HangsInAProcess".split()
 BROKEN = "Crashes Exits Invents SaysNaN ForALaterTurn ForNobody ForOneEpisodeTooMany".split()
 
 
-def train(folder: Path, examiners: list[str], *, outcome: str = "opened", code: int = 0, **changes: Any) -> Path:
-    """Train the toy with a rubric that reads whatever these examiners record; the folder of the run."""
+def train(
+    folder: Path,
+    examiners: list[str],
+    forked: Forks | None,
+    *,
+    outcome: str = "opened",
+    code: int = 0,
+    **changes: Any,
+) -> Path:
+    """Train the toy with a rubric that reads whatever these examiners record; the folder of the run.
+
+    ``forked``: None for an interpreter of its own, with an end of its own.
+    """
     names = [name.lower() for name in examiners if name.lower() != outcome]
     levels = {"type": "from_evidence", "kind": "outcome", "levels": [0, 1]}
     paid = [{"type": "from_evidence", "name": name, "evidence": name, "weight": 0.01} for name in names]
@@ -131,8 +144,12 @@ def train(folder: Path, examiners: list[str], *, outcome: str = "opened", code: 
     config = {**CONFIG, "env": {"id": "turngate/Lock-v1", "rubric": rubric}, "examine": examine, **changes}
     (folder / "own.py").write_text(OWN)
     (folder / "config.toml").write_text(tomli_w.dumps(config))
-    command = [sys.executable, "-m", "turngate", "train", "config.toml"]
-    done = in_own_session(command, cwd=folder)
+    if forked is None:
+        done = in_own_session([sys.executable, "-m", "turngate", "train", "config.toml"], cwd=folder)
+    else:
+        env = {**os.environ, "PYTHONPATH": str(folder)}
+        command = forked.start("train", "config.toml", cwd=folder, env=env, start_new_session=True)
+        done = to_its_end(command, timeout_s=240.0)
     assert done.returncode == code, done.stderr
     (folder / "errors.txt").write_text(done.stderr)
     return folder / "runs" / "toy"
@@ -142,8 +159,10 @@ def metrics(run: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_whoever_hangs_lies_crashes_or_answers_for_another_episode_costs_only_its_facts(tmp_path: Path) -> None:
-    run = train(tmp_path, ["Honest", *HANG, *BROKEN])
+def test_whoever_hangs_lies_crashes_or_answers_for_another_episode_costs_only_its_facts(
+    tmp_path: Path, forked: Forks
+) -> None:
+    run = train(tmp_path, ["Honest", *HANG, *BROKEN], forked)
     assert (run / "model").exists()
     rows, hang, broken = metrics(run), [name.lower() for name in HANG], [name.lower() for name in BROKEN]
     assert len(rows) == 2
@@ -171,16 +190,16 @@ def test_whoever_hangs_lies_crashes_or_answers_for_another_episode_costs_only_it
 
 
 def test_an_examiner_that_cannot_be_stopped_does_not_keep_the_run_from_ending(tmp_path: Path) -> None:
-    run = train(tmp_path, ["NeverStops"], train={**CONFIG["train"], "steps": 1})
+    run = train(tmp_path, ["NeverStops"], None, train={**CONFIG["train"], "steps": 1})
     (row,) = metrics(run)
     assert (row["examine/neverstops/failed"], row["examine/neverstops/missing_share"]) == (1, 1)
     assert (run / "model").exists()
     assert "an examiner did not stop when it was cancelled" in (tmp_path / "errors.txt").read_text()
 
 
-def test_a_missing_outcome_makes_the_episode_unusable_and_is_counted(tmp_path: Path) -> None:
+def test_a_missing_outcome_makes_the_episode_unusable_and_is_counted(tmp_path: Path, forked: Forks) -> None:
     """One of three siblings has no verdict: it is dropped, and a verdict of 0 is something else."""
-    run = train(tmp_path, ["Sometimes"], outcome="sometimes")
+    run = train(tmp_path, ["Sometimes"], forked, outcome="sometimes")
     for row in metrics(run):
         assert row["examine/sometimes/failed"] == 2
         assert row["examine/sometimes/missing_share"] == pytest.approx(1 / 3)
@@ -192,8 +211,8 @@ def test_a_missing_outcome_makes_the_episode_unusable_and_is_counted(tmp_path: P
             assert (score.usable, score.outcome) == ((False, None) if first else (True, 0.0))
 
 
-def test_an_examiner_whose_code_fails_in_every_call_stops_the_run(tmp_path: Path) -> None:
-    run = train(tmp_path, ["Crashes"], code=1)
+def test_an_examiner_whose_code_fails_in_every_call_stops_the_run(tmp_path: Path, forked: Forks) -> None:
+    run = train(tmp_path, ["Crashes"], forked, code=1)
     assert not (run / "model").exists()
     last = (tmp_path / "errors.txt").read_text().splitlines()[-1]
     assert re.fullmatch(
@@ -203,8 +222,8 @@ def test_an_examiner_whose_code_fails_in_every_call_stops_the_run(tmp_path: Path
     )
 
 
-def test_a_run_of_which_no_episode_could_be_scored_does_not_end_well(tmp_path: Path) -> None:
-    run = train(tmp_path, ["Down"], outcome="down", code=1)
+def test_a_run_of_which_no_episode_could_be_scored_does_not_end_well(tmp_path: Path, forked: Forks) -> None:
+    run = train(tmp_path, ["Down"], forked, outcome="down", code=1)
     assert not (run / "model").exists()
     last = (tmp_path / "errors.txt").read_text().splitlines()[-1]
     assert last.startswith("RunError: no episode of 2 steps could be scored, so nothing was learned from rewards")

@@ -108,9 +108,9 @@ def test_a_step_that_is_played_again_asks_nothing_and_other_weights_are_asked_an
 
 @pytest.mark.parametrize("order", ["fixed", "ready"])
 def test_more_groups_than_lanes_share_the_engine(order):
-    """Four groups and two examiners never ask more at once than a policy with two slots can serve."""
+    """Three groups and two examiners never ask more at once than a policy with two slots can serve."""
     some = [TOURNAMENT, Pairwise(judge=JUDGE)]
-    groups, metrics = run(judged(player_of(concurrency=2, order=order), some, n_tasks=4, siblings=2))
+    groups, metrics = run(judged(player_of(concurrency=2, order=order), some, n_tasks=3, siblings=2))
     assert metrics["examine/standing/judge_fault_unavailable"] == 0
     assert metrics["examine/standing/missing_share"] == metrics["examine/win_rate/missing_share"] == 0
     for siblings in groups:

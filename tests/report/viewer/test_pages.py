@@ -49,9 +49,11 @@ def test_every_link_leads_to_a_page_and_nothing_is_asked_of_anybody(watched: Wat
         assert watched.page.inner_text("h1") != "Not here", route
         assert not watched.page.query_selector("[role=alert]"), watched.text()
         kinds.add(re.sub(r"%[0-9A-F]{2}|[^a-z/]", "", "/".join(route.split("/")[:2] + route.split("/")[3:4])))
-        for link in watched.links() - seen:
-            seen.add(link)
-            waiting.append(link)
+        for link in sorted(watched.links()):
+            place = re.sub(r"/turn/\d+$", "/turn", link)  # the first of an episode's turns; the others are on its page
+            if place not in seen:
+                seen.add(place)
+                waiting.append(link)
     assert {"/run/", "/run/step", "/run/episode", "/run/task", "/run/find"} <= kinds | {f"{kind}/" for kind in kinds}
     assert any(route.startswith("#/compare/") for route in seen)
     assert any(route.startswith("#/beside/") for route in seen)
@@ -140,6 +142,7 @@ def test_keys_move_open_and_find(watched: Watched, page_file: Path):
     watched.painted()
     keyboard.press("?")
     assert "next and previous" in watched.page.inner_text("dialog")
+    watched.painted()  # a dialog listens to keys once it has been painted
     keyboard.press("Escape")
     watched.page.wait_for_function("() => !document.querySelector('dialog[open]')")
     watched.painted()  # keys mean nothing while the dialog is there

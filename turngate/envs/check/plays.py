@@ -51,6 +51,8 @@ class Plays:
 
     env: TurnEnv
     seeds: Sequence[int]
+    calm: list[bool] = field(default_factory=list, init=False)
+    """Whether episodes without odd words can be measured, once a rule has found that out (``texts.py``)."""
     _kept: dict[tuple[str, int], TriedEpisode] = field(default_factory=dict, init=False)
 
     def first(self, seed: int) -> TriedEpisode:

@@ -74,7 +74,7 @@ def answers_garbage(plays: Plays) -> Iterator[str]:
         facts = [fact for fact in info.get("evidence", ()) if getattr(fact, "name", "") == "parsed"]
         if [bool(fact.value) for fact in facts] != [False]:
             yield f"the action {shown} needs Evidence(name='parsed', value=False), got {facts}"
-    for text in VALUES if _is_calm(env, seeds[0]) else ():
+    for text in VALUES if _is_calm(plays) else ():
         if problem := _problem(env, seeds[0], [text]):
             yield f"the action {text[:20]!r} {problem}"
 
@@ -82,11 +82,14 @@ def answers_garbage(plays: Plays) -> Iterator[str]:
 def survives_arguments(plays: Plays) -> Iterator[str]:
     """Calls with odd arguments of the right types are answered, and the state that they leave can be measured."""
     env, seeds = plays.env, plays.seeds
-    if not _is_calm(env, seeds[0]):
+    if not _is_calm(plays):
         return
     for tool in env.turn_spec.tools:
-        for text, number in ODD:
-            call = ToolCall(name=tool.name, arguments=_odd_arguments(tool, text, number))
+        told = [_odd_arguments(tool, text, number) for text, number in ODD]
+        for place, arguments in enumerate(told):
+            if arguments in told[:place]:  # a tool that takes no text and no number
+                continue
+            call = ToolCall(name=tool.name, arguments=arguments)
             if problem := _problem(env, seeds[0], [_written(call)]):
                 yield f"the call {_shown(call)} {problem}; where a tool cannot do what it is asked, raise ToolError"
                 break
@@ -97,7 +100,7 @@ def survives_growth(plays: Plays) -> Iterator[str]:
     """The same call with the largest number, again and again, can be answered and measured."""
     env, seeds = plays.env, plays.seeds
     most = env.calls_per_turn if isinstance(env, ToolEnv) else 1
-    for tool in env.turn_spec.tools if _is_calm(env, seeds[0]) else ():
+    for tool in env.turn_spec.tools if _is_calm(plays) else ():
         arguments = _odd_arguments(tool, "x", LARGEST)
         if LARGEST not in arguments.values():
             continue
@@ -134,11 +137,15 @@ def _with_other_values(env: TurnEnv, seed: int, before: list[str], call: ToolCal
             return
 
 
-def _is_calm(env: TurnEnv, seed: int) -> bool:
+def _is_calm(plays: Plays) -> bool:
     """Whether episodes without odd words can be measured; errors that occur in any episode are for other rules."""
-    _, info = env.reset(seed=seed)
-    usual = env.oracle(env.tasks.find(info["task_id"])) if env.turn_spec.has_oracle else ()
-    return not (_problem(env, seed, usual) or _problem(env, seed, []) or _problem(env, seed, ["???"] * env.max_turns))
+    if not plays.calm:
+        env, seed = plays.env, plays.seeds[0]
+        _, info = env.reset(seed=seed)
+        usual = env.oracle(env.tasks.find(info["task_id"])) if env.turn_spec.has_oracle else ()
+        episodes: tuple[Sequence[str], ...] = (usual, (), ["???"] * env.max_turns)
+        plays.calm.append(not any(_problem(env, seed, actions) for actions in episodes))
+    return plays.calm[0]
 
 
 def _problem(env: TurnEnv, seed: int, actions: Sequence[str], *, faults: bool = False) -> str:

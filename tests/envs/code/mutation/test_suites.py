@@ -158,11 +158,11 @@ def test_the_command_honours_the_configuration_and_says_what_it_could_not(tmp_pa
 
 
 def test_a_run_that_is_cut_off_gives_what_it_had(tmp_path, bench):
-    slow = "import pytest, time\n@pytest.mark.parametrize('x', range(40))\ndef test_a(x):\n    time.sleep(3)\n"
+    slow = "import pytest, time\n@pytest.mark.parametrize('x', range(40))\ndef test_a(x):\n    time.sleep(2)\n"
     package = replace(
         opened(tmp_path, **{"tests/test_slow.py": slow}), tests=("tests/test_core.py", "tests/test_slow.py")
     )
-    suite = run_suite(measuring._probe(package), bench, deadline_s=20)
+    suite = run_suite(measuring._probe(package), bench, deadline_s=12)
     assert len(suite.found) == 53
     assert len(names(suite.passed, "tests/test_core.py")) == 12
     assert len(suite.ran) < 53

@@ -6,6 +6,7 @@ import pytest
 
 from tests.envs.tooluse.domains.play import domain, facts_of, goal_of, outcome_of, tasks_of
 from turngate.envs.check.check_env import check_env
+from turngate.envs.tooluse.generated.domains import errands
 from turngate.envs.word_names import word_names
 from turngate.errors import UnknownName
 from turngate.types import Ending
@@ -23,7 +24,7 @@ def desk(request):
 @pytest.fixture(scope="module")
 def trained_on(desk):
     """The first tasks of training."""
-    return tasks_of(desk, 200)
+    return tasks_of(desk, 100)
 
 
 def test_the_checker_finds_nothing(desk):
@@ -65,17 +66,20 @@ def test_the_oracle_serves_every_user(desk, trained_on):
         assert total >= 1.0, task.id
 
 
-def test_no_outcome_is_right_for_most_tasks(trained_on):
-    answers = [goal_of(task).answer for task in trained_on]
+def test_no_outcome_is_right_for_most_tasks(desk):
+    answers = [goal_of(task).answer for task in tasks_of(desk, 200)]
     most = max(answers.count(answer) for answer in set(answers))
     assert most <= 0.4 * len(answers)
     assert sum(answer.startswith("refused") for answer in answers) >= 0.2 * len(answers)
 
 
-def test_a_task_is_the_same_each_time_and_found_by_its_id(desk):
+def test_a_task_is_the_same_each_time_and_found_by_its_id(desk, monkeypatch):
     for split in desk.tasks.splits:
         first = desk.tasks.task(split, 7)
         assert desk.tasks.find(first.id) == first == desk.tasks.task(split, 7)
+        with monkeypatch.context() as patch:  # drawn once more, not remembered
+            patch.setattr(errands, "_drawn", errands._drawn.__wrapped__)
+            assert desk.tasks.find(first.id) == first
     with pytest.raises(UnknownName):
         desk.tasks.find("retail/train/x")
 
@@ -99,7 +103,7 @@ def test_the_splits_share_no_people(desk):
 @pytest.mark.parametrize(("level", "most"), [(1, 0), (2, 3), (3, 4)])
 def test_the_levels_say_how_much_the_user_tells_at_once(level, most):
     with domain("travel", max_level=level) as env:
-        tasks = tasks_of(env, 150)
+        tasks = tasks_of(env, 60)
         assert max(sum(call.name == "say" for call in task.private["calls"]) for task in tasks) == most
         silent = [task for task in tasks if "It is booking" not in task.prompt]
         assert bool(silent) == (level == 3)

@@ -138,7 +138,8 @@ def test_nothing_is_left_of_a_process(ending, killed):
     process.stdout.close()
 
 
-def test_a_forked_process_has_its_own_browser_and_does_not_keep_ours_alive():
+def test_a_forked_process_has_its_own_browser_and_does_not_keep_ours_alive(tmp_path):
+    over = tmp_path / "over"
     ending = """
     pid = os.fork()
     if pid == 0:
@@ -150,18 +151,22 @@ def test_a_forked_process_has_its_own_browser_and_does_not_keep_ours_alive():
         own.open(f"http://{HOST}/")
         print(own.observe().outline().count("mine"), own._driver._loop.folder, flush=True)
         shared().close()
-        time.sleep(8)
+        while not os.path.exists(OVER):
+            time.sleep(0.05)
         os._exit(0)
     os.waitpid(pid, os.WNOHANG)
     time.sleep(600)
     """
-    process = child(textwrap.dedent(ending))
+    process = child(textwrap.dedent(ending).replace("OVER", repr(str(over))))
     folder, _ = process.stdout.readline().split()
     assert process.stdout.readline().strip() == "BrowserLost"
     count, other = process.stdout.readline().split()
     assert (count, other != folder) == ("1", True)
     process.kill()
-    until(lambda: not left_of(folder) and not os.path.exists(folder), 7)
+    try:
+        until(lambda: not left_of(folder) and not os.path.exists(folder), 7)
+    finally:
+        over.touch()
     until(lambda: not left_of(other))
     process.wait(60)
     process.stdout.close()

@@ -110,7 +110,7 @@ class Driver:
             mouse.move(*point)
             mouse.down()
             for x, y in (*step.via, step.to):
-                mouse.move(x, y, steps=4)
+                mouse.move(x, y, steps=1 if step.via else 4)
             mouse.up()
         elif step.kind == "scroll":
             assert point is not None

@@ -12,7 +12,7 @@ from turngate.envs.web.loaders.miniwob.oracles import ORACLES
 from turngate.envs.web.loaders.miniwob.page_steps import NoAnswer, PageStep, click, click_at, press
 from turngate.envs.web.loaders.miniwob.reward import reward_of
 
-SEEDS = 5
+SEEDS = 3
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,19 @@ and no file that is shown instead may hold the text of a reference repair (``Too
 
 from __future__ import annotations
 
-import compileall
+import importlib.util
 import os
+import py_compile
 import shutil
 import sys
 import sysconfig
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from py_compile import PycInvalidationMode
 
+from turngate.envs.cache import Cache
 from turngate.envs.code.problem import Problem
 from turngate.errors import MissingExtra, TaskRefused
 from turngate.sandbox.scratch import Scratch
@@ -26,6 +28,9 @@ PYTHON, SITE, INSIDE = "/opt/python", "/opt/site", "/opt/turngate"
 INTERPRETER = f"{PYTHON}/bin/python3"
 RUNNER_NEEDS = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 _LEFT_OUT = ("site-packages", "dist-packages", "ensurepip", "test", "idlelib", "tkinter", "lib2to3", "config-*")
+_BYTECODE = Cache[tuple[str, int], bytes](room=2000)
+"""Bytecode of modules by their file and its time: pytest and what it needs take seconds, and a process may open many
+benches."""
 
 
 class Toolbox:
@@ -60,13 +65,6 @@ class Toolbox:
                 self._added.add(name)
             if new:
                 self._texts = None
-                compileall.compile_dir(
-                    self._site,
-                    quiet=2,
-                    stripdir=str(self._site),
-                    prependdir=SITE,
-                    invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
-                )
 
     def add_runner(self) -> None:
         """Show pytest. Raises MissingExtra."""
@@ -99,6 +97,23 @@ class Toolbox:
                 continue  # scripts lie beside site-packages, and bytecode names its source
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
+            if source.suffix == ".py":
+                _compile(source, target, str(file))
+
+
+def _compile(source: Path, target: Path, file: str) -> None:
+    """Write the bytecode of a module beside it, with its name inside, and valid whatever the time of its file."""
+    key = (str(source), source.stat().st_mtime_ns)
+    kept = Path(importlib.util.cache_from_source(str(target)))
+    bytecode = _BYTECODE.get(key)
+    if bytecode is not None:
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_bytes(bytecode)
+        return
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    with suppress(py_compile.PyCompileError):  # a module for another version of Python; the others are compiled
+        py_compile.compile(str(target), str(kept), f"{SITE}/{file}", doraise=True, invalidation_mode=mode)
+        _BYTECODE.put(key, kept.read_bytes())
 
 
 def _link_interpreter(target: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +23,7 @@ T = TypeVar("T")
 
 FIRST = "ada ben cleo dan eva finn gus hana ivo jan kim lea".split()
 LAST = {"train": "ash birch cedar elm fir".split(), "heldout": "maple oak pine rowan yew".split()}
+KEPT_ERRANDS = 256
 OUTCOMES = ("done", "refused", "handed over")
 """How a conversation ends, in the words of the last message."""
 
@@ -116,12 +119,10 @@ class DomainTasks:
     def task(self, split: str, index: int) -> Task:
         """Task ``index`` of a split."""
         self.size(split)
-        rng = np.random.default_rng(derive_seed(self._name, split, index))
-        level = 1 + int(rng.integers(self._max_level))
-        errand = self._maker(split, rng)
+        level, errand = _drawn(self._maker, self._max_level, self._name, split, index)
         asked = ToolTask(
             world=self._world,
-            state={**errand.state, "user": errand.sheet().model_dump(mode="json")},
+            state={**deepcopy(errand.state), "user": errand.sheet().model_dump(mode="json")},
             calls=errand.calls(level),
             goals=(errand.goal(self._rules),),
         )
@@ -143,6 +144,13 @@ class DomainTasks:
             f"Serve a user by these rules:\n{rules}\nAsk with say. End with answer: done, refused and the rule's "
             f'name, or handed over; and with what the user asked for.\nThe user says: "{opening}"'
         )
+
+
+@lru_cache(maxsize=KEPT_ERRANDS)  # a reset finds its task by its id, and drawing a number of a million is slow
+def _drawn(maker: ErrandMaker, max_level: int, name: str, split: str, index: int) -> tuple[int, Errand]:
+    """The level of a task and its errand, whose tables must not be changed."""
+    rng = np.random.default_rng(derive_seed(name, split, index))
+    return 1 + int(rng.integers(max_level)), maker(split, rng)
 
 
 def full_names(split: str, rng: np.random.Generator, count: int) -> list[str]:
