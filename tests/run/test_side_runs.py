@@ -98,9 +98,7 @@ def test_a_process_that_fails_is_named_and_the_others_are_complete(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_process_is_left_when_the_command_is_stopped(
-    number: signal.Signals, tmp_path: Path, forked: Forks
-) -> None:
+def test_no_process_is_left_when_the_command_is_stopped(number: signal.Signals, tmp_path: Path, forked: Forks) -> None:
     config = written(tmp_path, without=["baselines"], train={**TABLE["train"], "steps": 50000})
     control = RunFolder(tmp_path / "runs" / "lock").control("shuffled_reward")
     process = forked.start("train", config, "--jobs", 2, cwd=tmp_path, env=variables())
