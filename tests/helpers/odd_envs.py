@@ -12,8 +12,6 @@ from turngate.envs.lock import LockEnv
 from turngate.errors import AgentFault, EnvError
 from turngate.types import Evidence
 
-LONG = " ".join(map(str, range(1_500_000)))
-
 WAYS = ("sound", "numpy", "number", "surrogate", "long", "set", "none", "name", "raise", "exit", "fault")
 """What task ``i`` does in its second turn is ``WAYS[i % len(WAYS)]``."""
 
@@ -50,7 +48,7 @@ def spoilt(outcome, way):
         case "surrogate":
             seen = replace(seen, text=f"{seen.text} \ud800")
         case "long":
-            seen = replace(seen, text=f"{seen.text} {LONG}")
+            seen = replace(seen, text=f"{seen.text} {' '.join(map(str, range(60_000)))}")
         case "set":
             fact = Evidence(name="raw", value={1, 2})
         case "none":

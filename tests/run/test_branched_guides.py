@@ -153,6 +153,7 @@ def test_a_guide_trains_on_trees(guide: str, branching: str, begun: RunFolder, t
         guide={"type": guide, **ALL[guide]},
         branching={"type": branching, **BRANCHINGS[branching]},
         credit=CREDIT.get(branching, {"type": "grpo"}),
+        train={"steps": 2, "tasks_per_step": 1, "group_size": 8},
     )
     check(train(settings, begun), shares=branching != "rise")
 

@@ -35,7 +35,7 @@ id = "turngate/Lock-v1"
 [env.rubric]
 rewards = [{{type = "from_evidence", name = "standing", evidence = "standing", kind = "outcome"}}]
 """
-    + tiny_model(layers=2)
+    + tiny_model()
     + """
 [learner]
 lr = 1e-3

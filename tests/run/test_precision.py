@@ -69,7 +69,7 @@ def config(tmp_path):
         "name": "lock",
         "folder": str(tmp_path / "runs"),
         "model": str(folder(tmp_path / "bf16", torch.bfloat16)),
-        "warm_start": {"episodes": 48, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
+        "warm_start": {"episodes": 8, "epochs": 1, "episodes_per_batch": 8, "lr": 5e-3},
         "train": {"steps": 1, "tasks_per_step": 3, "group_size": 4, "filters": []},
         "eval": {"tasks": 2},
     }
