@@ -160,12 +160,8 @@ def test_an_episode_that_the_agent_broke_is_shown_with_its_reason_and_scored_aga
 
 
 def test_eval_prints_both_rates(odd, capsys):
-    assert (
-        turngate(
-            "eval", odd / "model", "--env", "tests.run.odd_locks:test/OddLock-v0", "--tasks", 11, "--turn-tokens", 8
-        )
-        == 0
-    )
+    short = ["--tasks", 11, "--turn-tokens", 8]
+    assert turngate("eval", odd / "model", "--env", "tests.run.odd_locks:test/OddLock-v0", *short) == 0
     out, _ = said(capsys)
     found = re.search(
         r"(\d) of 5 solved unaided = \S+ \(95 % interval .*\); .* 6 unusable, (.*) if they count as failures", out
