@@ -88,7 +88,8 @@ def timed(
     _train(folder, data, environ)
     run = RunFolder(folder / name)
     ends = json.loads((run.path / "step_ends.json").read_text())[FIRST:]
-    rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in read_metrics(run.metrics)]
+    measured = ("time/", "busy/", "memory/")
+    rows = [{k: v for k, v in row.items() if not k.startswith(measured)} for row in read_metrics(run.metrics)]
     return Timed(steps_s=[b - a for a, b in pairwise(ends)], rows=rows)
 
 

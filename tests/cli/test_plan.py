@@ -121,6 +121,18 @@ def test_a_finished_run_tells_its_own_rates(tmp_path: Path, capsys: pytest.Captu
     assert "2 × this machine" in capsys.readouterr().out
 
 
+def test_a_finished_run_tells_how_slow_its_environment_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an environment that the table does not know, whose turns wait for 0.1 s."""
+    slow = "tests.run.cluster_parts:test/SlowLock-v0"
+    path = write_config(tmp_path, steps=2)
+    short = (f"--env.id={slow}", f"--folder={tmp_path}", "--eval.tasks=1", "--train.filters=[]")
+    assert turngate("train", path, *short) == 0
+    capsys.readouterr()
+    assert turngate("plan", tmp_path / "lock") == 0
+    (turn_s,) = re.findall(r"environment \S*test/SlowLock-v0: (\S+) s a turn", capsys.readouterr().out)
+    assert 0.1 <= float(turn_s) < 0.2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,4 +1,4 @@
 """What a machine needed, which two equal runs differ in."""
 
-MEASURED = ("time/", "memory/")
+MEASURED = ("time/", "busy/", "memory/")
 """Sections of metrics that are seconds and bytes."""

@@ -120,6 +120,7 @@ def test_a_step_plays_learns_publishes_and_records():
     assert {name for name in metrics if name.startswith("time/")} == {
         f"time/{stage}_s" for stage in ("collect", "reward", "credit", "learn", "publish", "record")
     }
+    assert metrics["busy/env_s"] > 0
     now_kib = next(
         int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line
     )

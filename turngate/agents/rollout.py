@@ -84,6 +84,11 @@ class Worlds(Protocol):
 
     size: int
 
+    @property
+    def env_time_s(self) -> float:
+        """Seconds inside calls of all of them so far, which may exceed the wall time."""
+        ...
+
     def lease(self, task: Task) -> AbstractAsyncContextManager[World]:
         """Borrow one for ``task``; waits while all that can play it are in use."""
         ...

@@ -91,10 +91,12 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
 async def collect(run: Run, tasks: Sequence[Task], step: int) -> Collected:
     """Get the episodes of the step, played with the sampler's weights or recorded before, and show those that were
     played to guide and curriculum. The learner stays as it is."""
-    clock = Clock()
+    clock, before_s = Clock(), run.worlds.env_time_s
     waves = await waves_of(run.episodes, partial(play_waves, run, step=step, clock=clock), tasks, step)
     with clock("collect"):
         auxiliary, found = await run.auxiliary.batches(waves.played or waves.replayed, step)
+    if waves.played:
+        found = {**found, "busy/env_s": run.worlds.env_time_s - before_s}
     observed = run.observe(waves.played)
     return Collected(
         step=step, n_tasks=len(tasks), waves=waves, auxiliary=auxiliary, found=found, observed=observed, clock=clock

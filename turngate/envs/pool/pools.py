@@ -31,6 +31,11 @@ class EnvPools:
         self.pools = dict(pools)
         self.size = sum(pool.size for pool in self.pools.values())
 
+    @property
+    def env_time_s(self) -> float:
+        """Seconds inside calls of all environments so far, which may exceed the wall time."""
+        return sum(pool.env_time_s for pool in self.pools.values())
+
     def lease(self, task: Task) -> AbstractAsyncContextManager[LeasedEnv | ClusterEnv]:
         """Borrow an environment for ``task``; waits while all of its kind are in use. Raises UnknownName."""
         return self._of(task).lease(task)

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import pickle
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Self
@@ -100,6 +101,7 @@ class RayPool:
         self._waiting: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Condition()
         self._declared_s = 0.0
+        self.env_time_s = 0.0  # seconds inside calls, the way to the node and back included
 
     async def __aenter__(self) -> Self:
         """Start the processes, and build an environment in each once.
@@ -166,6 +168,7 @@ class RayPool:
         import ray
 
         bound_s = OPEN_DEADLINE_S if method == "reset" else CALLS_PER_STEP * self._declared_s + MARGIN_S
+        began_s = time.perf_counter()
         try:
             asked = _answer(process.actor.call.remote(lease, method, args))
             result, error = pickle.loads(await asyncio.wait_for(asked, bound_s + NETWORK_S))
@@ -177,6 +180,8 @@ class RayPool:
             if error is not None:
                 raise error
             return result
+        finally:
+            self.env_time_s += time.perf_counter() - began_s
         raise EnvError(f"the process of the environment was lost during '{method}': {process.cause}")
 
     async def close(self) -> None:

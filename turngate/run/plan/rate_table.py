@@ -167,9 +167,9 @@ class _RecordedStep:
 def rates_of_run(run: RunFolder, config: Config, table: RateTable, weights: int) -> RateTable:
     """``table`` with the rates of device and episode that a run recorded; ``weights`` are those of its model.
 
-    Seconds of sampling are those of collect, without what ``table`` says of environment and host: the run does not
-    record them apart. Where these exceed the whole, all of it counts as sampling. Raises ConfigError for a run of which
-    too little is recorded.
+    Seconds of sampling are those of collect, without those inside environments and without what ``table`` says of the
+    host, which the run does not record apart. Where these exceed the whole, all of it counts as sampling. Raises
+    ConfigError for a run of which too little is recorded.
     """
     steps = _last_steps(run)
     turns = max(round(statistics.median(one.n_turns / len(one.episodes) for one in steps)), 1)
@@ -181,7 +181,8 @@ def rates_of_run(run: RunFolder, config: Config, table: RateTable, weights: int)
         one.metrics["time/collect_s"] / (ceil(len(one.episodes) / slots) * one.n_turns / len(one.episodes))
         for one in steps
     )
-    known_s = table.env_turn_s(config) + table.host.turn_s
+    env_turn_s = statistics.median(one.metrics["busy/env_s"] / one.n_turns for one in steps)
+    known_s = env_turn_s + table.host.turn_s
     apart = known_s < turn_s
     learned = statistics.median(one.tokens / one.metrics["time/learn_s"] for one in steps)
     name, memory = memory_here()
@@ -205,11 +206,12 @@ def rates_of_run(run: RunFolder, config: Config, table: RateTable, weights: int)
         source=f"{source}; spread of calls: {table.episode.source}",
     )
     changes: dict[str, object] = {"device": device, "episode": episode}
+    found = EnvironmentRates(turn_s=env_turn_s, source=f"{source}: seconds inside the run's environments")
     if not apart:
-        whole = f"{source}: a turn took {turn_s:.2g} s, less than the table's {known_s:.2g} s; counted as sampling"
-        nothing = EnvironmentRates(turn_s=0.0, source=whole)
-        changes["environments"] = {**table.environments, **{section.id: nothing for section in config.env}}
+        whole = f"{source}: a turn took {turn_s:.2g} s, less than {known_s:.2g} s beside it; counted as sampling"
+        found = EnvironmentRates(turn_s=0.0, source=whole)
         changes["host"] = HostRates(turn_s=0.0, source=whole)
+    changes["environments"] = {**table.environments, **{section.id: found for section in config.env}}
     return table.model_copy(update=changes)
 
 
@@ -220,14 +222,14 @@ def _last_steps(run: RunFolder) -> list[_RecordedStep]:
     found: list[_RecordedStep] = []
     for step in reversed(store.steps()):
         metrics = rows.get(step, {})
-        if len(found) == LAST_STEPS or not {"time/collect_s", "time/learn_s"} <= set(metrics):
+        if len(found) == LAST_STEPS or not {"time/collect_s", "time/learn_s", "busy/env_s"} <= set(metrics):
             continue
         played = [one for group in store.read(step, "train") for one in group.trajectories if one.turns]
         if played:
             found.append(_RecordedStep(metrics=metrics, episodes=played))
     if not found:
         raise ConfigError(
-            f"'{run.path}' has no step that was played and learned from, so it tells no rates; name another run, or a "
-            "file: --rates FILE"
+            f"'{run.path}' has no step that was played and learned from with its seconds (time/, busy/env_s), so it "
+            "tells no rates; name another run, or a file: --rates FILE"
         )
     return found
