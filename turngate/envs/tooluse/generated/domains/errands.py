@@ -119,7 +119,9 @@ class DomainTasks:
     def task(self, split: str, index: int) -> Task:
         """Task ``index`` of a split."""
         self.size(split)
-        level, errand = _drawn(self._maker, self._max_level, self._name, split, index)
+        return self._asked(split, index, *_drawn(self._maker, self._max_level, self._name, split, index))
+
+    def _asked(self, split: str, index: int, level: int, errand: Errand) -> Task:
         asked = ToolTask(
             world=self._world,
             state={**deepcopy(errand.state), "user": errand.sheet().model_dump(mode="json")},
@@ -135,7 +137,8 @@ class DomainTasks:
         name, _, place = task_id.partition("/")
         split, _, index = place.partition("/")
         if name == self._name and split in self.splits and index.isdecimal():
-            return self.task(split, int(index))
+            found = _remembered(self._maker, self._max_level, self._name, split, int(index))
+            return self._asked(split, int(index), *found)
         raise UnknownName("task", task_id, [f"{self._name}/{split}/0" for split in self.splits])
 
     def _prompt(self, opening: str) -> str:
@@ -146,11 +149,14 @@ class DomainTasks:
         )
 
 
-@lru_cache(maxsize=KEPT_ERRANDS)  # a reset finds its task by its id, and drawing a number of a million is slow
 def _drawn(maker: ErrandMaker, max_level: int, name: str, split: str, index: int) -> tuple[int, Errand]:
     """The level of a task and its errand, whose tables must not be changed."""
     rng = np.random.default_rng(derive_seed(name, split, index))
     return 1 + int(rng.integers(max_level)), maker(split, rng)
+
+
+_remembered = lru_cache(maxsize=KEPT_ERRANDS)(_drawn)
+"""For a task that is found by its id, as each reset does: drawing a number of a million is slow."""
 
 
 def full_names(split: str, rng: np.random.Generator, count: int) -> list[str]:
